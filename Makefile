@@ -12,15 +12,13 @@ READY    := .venv/.ready
 COMPILED := .venv/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser run demo test web check fix bench screenshots teeth sim faults long house clean
+.PHONY: help setup run demo test web check fix bench screenshots teeth sim faults clients long house clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
-setup: $(READY) browser ## Make .venv with everything the other targets need, and install Chromium if it can
-
-browser:
-	@tests/web/browser.sh
+setup: $(READY) ## Make .venv with everything the other targets need, and install zsh, fish and Chromium if it can
+	@tests/packages.sh zsh fish chromium
 
 run: $(READY) ## Start the server on the workspace in .holdfast and print a link to its page (ARGS go to `holdfast serve`)
 	@$(BIN)/holdfast serve --link $(ARGS)
@@ -28,11 +26,13 @@ run: $(READY) ## Start the server on the workspace in .holdfast and print a link
 demo: $(READY) ## Watch a fleet of agents share a workspace
 	@$(BIN)/holdfast demo $(ARGS)
 
-test: $(READY) browser ## Check, then run the tests on all cores (ARGS="-k name" picks some)
+test: $(READY) ## Check, then run the tests on all cores (ARGS="-k name" picks some)
+	@tests/packages.sh zsh fish
 	@$(MAKE) --no-print-directory -j 2 check $(COMPILED)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) $(ARGS)
 
-web: $(READY) browser ## Test the page in a real browser (ARGS="-k name" picks some)
+web: $(READY) ## Test the page in a real browser (ARGS="-k name" picks some)
+	@tests/packages.sh chromium
 	$(BIN)/python -m pytest tests/web $(ARGS)
 
 check: $(READY) ## Lint, formatting and types; changes no file
@@ -47,7 +47,8 @@ fix: $(READY) ## Repair lint and formatting in place
 bench: $(READY) ## Run the benchmarks (ARGS go to them)
 	$(BIN)/python -m tests.bench $(ARGS)
 
-screenshots: $(READY) browser ## Photograph every view of the page into docs/images
+screenshots: $(READY) ## Photograph every view of the page into docs/images
+	@tests/packages.sh chromium
 	$(BIN)/python -m tests.web.screenshots $(ARGS)
 
 teeth: $(READY) ## Break the source on purpose and see that the tests notice (goes on where it stopped)
@@ -58,6 +59,9 @@ sim: $(READY) ## Attack a simulated cluster (SEED=7 shows one run, SEEDS=20000 t
 
 faults: $(READY) ## Kill, pause and cut off real engines under three nodes that write (ARGS=postgres or jetstream)
 	$(BIN)/python -m tests.faults $(ARGS)
+
+clients: $(READY) ## Drive real agent clients from npm with a stand-in for the model (ARGS="claude codex" picks some); needs Node
+	$(BIN)/python -m tests.clients $(ARGS)
 
 long: $(READY) ## What is too long for `test`: every kind, and the figures of a release in slices (goes on where it stopped)
 	$(BIN)/python -m tests.long $(ARGS)

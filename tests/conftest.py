@@ -38,6 +38,7 @@ def _hear_ctrl_c() -> None:
 
 _use_ram()
 _hear_ctrl_c()
+os.environ.setdefault("HOLDFAST_ROLLING", "0")  # no backups in the folder of whoever runs the tests
 # How fast a machine makes data says nothing about the data, and other people's work slows it down.
 settings.register_profile("holdfast", suppress_health_check=[HealthCheck.too_slow], deadline=None)
 settings.load_profile("holdfast")

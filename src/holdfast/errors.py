@@ -10,7 +10,7 @@
     ├─ Conflict 409        VersionMismatch CycleConflict Exists Outrun FileChanged DuplicateName Held Escalated
     │                      AlreadyClaimed Assigned InvalidStatus TaskActive HasActiveChildren OpenChildren OpenThreads
     │                      Fenced AlreadyAttached
-    ├─ Compacted 410
+    ├─ Compacted 410       MessagesLost
     ├─ TooLarge 413
     ├─ Corrupt 500
     ├─ Unsupported 501
@@ -310,6 +310,12 @@ class Compacted(HoldfastError, code="COMPACTED", status=410, exit_code=17):
     default_hint = "read the current state, then watch from its revision"
 
 
+class MessagesLost(Compacted, code="MESSAGES_LOST"):
+    """Messages after the subscriber's cursor are not kept any more; carries `lost`, `cursor` and `first`."""
+
+    default_hint = "read the state anew, then acknowledge the last lost message and read on"
+
+
 class TooLarge(HoldfastError, code="TOO_LARGE", status=413):
     """A value, request or transaction exceeds its limit."""
 
@@ -322,6 +328,13 @@ class Corrupt(HoldfastError, code="CORRUPT", exit_code=18):
 
 class Unsupported(HoldfastError, code="UNSUPPORTED", status=501):
     """This kind of workspace does not support the operation."""
+
+
+def not_installed(what: str, extra: str, error: ImportError) -> Unsupported:
+    """The error for what needs the packages of an extra, with the line that installs them."""
+    return Unsupported(
+        f"{what} needs a package that is not installed: {error}", hint=f"pip install 'holdfast[{extra}]'"
+    )
 
 
 # --- 503 -------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Final
 
-from holdfast.errors import Corrupt, Unsupported
+from holdfast.errors import Corrupt, ReadOnly, Unsupported
 
 Signature = tuple[int, int, int]
 
@@ -76,6 +76,14 @@ def write_private(path: str | os.PathLike[str], content: bytes) -> None:
     finally:
         os.close(descriptor)
     os.replace(draft, path)
+
+
+def check_writable(folder: str) -> None:
+    """Raise ReadOnly if no file can be made in a folder from here."""
+    if not os.access(folder, os.W_OK):
+        mounted = os.statvfs(folder).f_flag & os.ST_RDONLY
+        why = "it is mounted read-only" if mounted else "this user may not write to it"
+        raise ReadOnly(f"{folder} cannot be written from here: {why}")
 
 
 def signature_of(path: str | os.PathLike[str]) -> Signature | None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from holdfast.arguments import VOCABULARY
-from holdfast.errors import NAME_YOURSELF, NAME_YOURSELF_REMOTELY, SEND_TOKEN, InvalidValue
+from holdfast.errors import NAME_YOURSELF, NAME_YOURSELF_REMOTELY, SEND_TOKEN, InvalidValue, ReadOnly
 from holdfast.types import CONDITION_HINT, OPERATION_HINT
 
 if TYPE_CHECKING:
@@ -30,16 +30,32 @@ _NAME_YOURSELF: Final = (
     "send the header X-Agent-ID: agent-1",
     "start this server with `holdfast mcp --actor agent-1`",
 )
+_OUT_OF_SANDBOX: Final = (
+    f"{ReadOnly.default_hint}; in the sandbox of an agent two ways remain: the MCP tools of holdfast, which run outside"
+    " of it, or that the client makes the folder a writable root (Codex: sandbox_workspace_write.writable_roots)"
+)
 # Phrases for what is not an operation, in the words of the command line, HTTP and MCP; {at} is `--dir FOLDER` if given.
 OTHERWISE: Final = {
     **dict.fromkeys((NAME_YOURSELF, NAME_YOURSELF_REMOTELY), _NAME_YOURSELF),
     SEND_TOKEN: ("holdfast login URL", "send the header Authorization: Bearer TOKEN", ""),
-    "holdfast.upgrade(path)": ("holdfast upgrade{at}", "", ""),
-    "holdfast.salvage(path, file)": ("holdfast backup --damaged FILE{at}", "", ""),
+    "holdfast.upgrade(path)": ("holdfast upgrade{at}", *["`holdfast upgrade`"] * 2),
+    "holdfast.salvage(path, file)": (
+        "holdfast backup --damaged FILE{at}",
+        *["`holdfast backup --damaged FILE`"] * 2,
+    ),
+    "holdfast.open(folder, log=...)": ("write its address into log.url in the folder, and retry",) * 3,
+    "holdfast.open(path, log=...)": ("`holdfast replicate`",) * 3,
+    "holdfast.replicate(folder, log)": ("`holdfast replicate{at}`", *["`holdfast replicate`"] * 2),
+    "with ws.using(key=...) a call can be repeated safely": (
+        "with --key NAME a command can be repeated safely",
+        "with the header Idempotency-Key a call can be repeated safely",
+        "a tool has no key that makes repeating it safe",
+    ),
     "verify=False": ("--unverified", "", ""),
     "create=True makes it": ("--create makes it", "", ""),
-    "ws.backup(path)": ("holdfast backup{at}", "", ""),
+    "ws.backup(path)": ("holdfast backup{at}", *["`holdfast backup`"] * 2),
     "session.read().turnfile.tasks": ("`holdfast turn tasks list --all{at}`", "", "turn_status"),
+    ReadOnly.default_hint: (_OUT_OF_SANDBOX, "", ""),
     CONDITION_HINT: (_CONDITIONS,) * 3,
     OPERATION_HINT: (_OPERATIONS,) * 3,
     InvalidValue.default_hint: (_VALUES,) * 3,
@@ -54,10 +70,11 @@ SHELL, HTTP, TOOLS = range(3)
 _CALL: Final = re.compile(r"\b(?:ws\.)?([a-z]+\.[a-z_]+)\(([^()]*)\)")
 _NAMED: Final = re.compile(r"\b([a-z][a-z_]*)=([A-Za-z0-9]+|\[\.\.\.\]|\[\"[^\]]*\"\])")
 _LIST: Final = re.compile(r"\b([a-z][a-z_]*)=(\[[\"{][^\]]*\]|\{\"[^}]*\})")
+_CONSTANT: Final = re.compile(r"\b[a-z_]+=(?:True|False)\b")
 # The turn command for each call of `holdfast.turnfile`.
 TURN_COMMANDS: Final = {
     **{"init": "init", "restore": "init --missing", "status": "status", "check": "check"},
-    **{"tidy": "tidy", "mail.verify": "mail verify"},
+    **{"tidy": "tidy", "transact": "transact", "mail.verify": "mail verify"},
     **{"acquire": "lock", "unlock": "unlock", "renew_all": "renew", "clear_stale": "clear", "override": "override"},
     **{"tasks.claim": "tasks claim", "mail.messages": "mail list", "mail.export": "mail export"},
 }
@@ -109,7 +126,7 @@ def for_http(hint: str) -> str:
         where = re.sub(r"{[a-z_]+}", lambda part: next(values, part[0]), op.route.http)
         return " with ".join([where, *(each.replace("=True", "=true") for each in _named(call[2]))])
 
-    return _LIST.sub(_field, _CALL.sub(address, _otherwise(hint, HTTP)))
+    return _CONSTANT.sub(_lower, _LIST.sub(_field, _CALL.sub(address, _otherwise(hint, HTTP))))
 
 
 def for_tools(hint: str, offered: Collection[str] = ()) -> str:
@@ -121,16 +138,13 @@ def for_tools(hint: str, offered: Collection[str] = ()) -> str:
             return call[0]
         derived, named = op.name.replace(".", "_"), _named(call[2])
         name = derived if derived in offered else op.route.mcp
-        if name != derived and "force=True" in named:  # no tool of its own takes something from another agent
+        # No tool takes something from another agent, and the core profile has none for what an agent seldom needs.
+        if not name or (name != derived and "force=True" in named):
             return f"`{for_shell(call[0])}`"
-        return (
-            " ".join([name, *_values(call[2]), *(each.replace("=True", "=true") for each in named)])
-            if name
-            else call[0]
-        )
+        return " ".join([name, *_values(call[2]), *(each.replace("=True", "=true") for each in named)])
 
     hint = _LIST.sub(_field, _CALL.sub(tool, turn_for_tools(_otherwise(hint, TOOLS))))
-    return hint.replace("--reason '", "reason '")
+    return _CONSTANT.sub(_lower, hint.replace("--reason '", "reason '"))
 
 
 def turn_for_tools(text: str) -> str:
@@ -143,6 +157,11 @@ def options_of(at: Sequence[str]) -> str:
     from shlex import quote
 
     return "".join(f" {quote(word)}" for word in at)
+
+
+def _lower(argument: re.Match[str]) -> str:
+    """An argument that is true or false, as JSON writes it."""
+    return argument[0].lower()
 
 
 def _otherwise(hint: str, face: int) -> str:

@@ -88,6 +88,7 @@ if TYPE_CHECKING:  # making it takes longer than all other classes here
         aliases: tuple[Alias, ...]
         heavy: bool
         creates: bool
+        answers: bool
         role: Role
         admin_only: Mapping[str, object]
         private: bool
@@ -95,7 +96,7 @@ if TYPE_CHECKING:  # making it takes longer than all other classes here
         confined_by: str
         grants: bool
         frees: bool
-        addressed: bool
+        whole: bool
         irreversible: bool
         nothing: tuple[str, ...]
         nests: bool
@@ -112,7 +113,7 @@ class Route(msgspec.Struct, frozen=True):
 
     HTTP: `http` is its address, `also` are other ones, and `aliases` other words for its arguments. A stream may share
     the address of another operation: a client that accepts events gets the stream. `heavy`: it may take seconds, so a
-    server runs it in a thread. `creates`: the answer is 201.
+    server runs it in a thread. `creates`: the answer is 201. `answers`: a DELETE returns what is left, and not 204.
 
     Rights: `role` is what a token needs (read, or agent for what writes, unless said); `admin_only` has values of
     arguments that take the role admin (ANY: any value), besides `force`, which always does. A token bound to an actor
@@ -124,12 +125,11 @@ class Route(msgspec.Struct, frozen=True):
 
     Command line: `cli` is the command and its positional arguments, as in "tag add ID TAGS..." (`...` takes all that
     are left, brackets enclose what may be omitted; without any, the required arguments are positional), `help` its
-    purpose in a sentence, `examples` lines that run. `nothing`: what to say if the result is False or 0, with arguments
-    in braces; the first counts whose arguments were given. `addressed`: the result is a message, and a recipient that
-    has not been seen is reported. `arguments` describes those that mean something else than
-    `holdfast.arguments` says; `shapes` has what is known of a dict beyond its type: a type, or the name of
-    the operation whose arguments it holds. `mcp` is the tool of the core profile that does it, with the argument that
-    says so.
+    purpose in a sentence, `examples` lines that run. `nothing`: what to say if the result is False, 0 or an empty list,
+    with arguments in braces; the first counts whose arguments were given. `whole`: a list shows each record with its
+    text. `arguments` describes those that mean something else than `holdfast.arguments` says; `shapes` has what is
+    known of a dict beyond its type: a type, or the name of the operation whose arguments it holds. `mcp` is the tool of
+    the core profile that does it, with the argument that says so.
     """
 
     http: str | None = None
@@ -137,6 +137,7 @@ class Route(msgspec.Struct, frozen=True):
     aliases: tuple[Alias, ...] = ()
     heavy: bool = False
     creates: bool = False
+    answers: bool = False
     role: Role | None = None
     admin_only: Mapping[str, object] = {}
     private: bool = False
@@ -144,7 +145,7 @@ class Route(msgspec.Struct, frozen=True):
     confined_by: str = ""
     grants: bool = False
     frees: bool = False
-    addressed: bool = False
+    whole: bool = False
     irreversible: bool = False
     nothing: tuple[str, ...] = ()
     nests: bool = False

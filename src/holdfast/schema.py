@@ -68,14 +68,19 @@ def named_arguments(op: Operation[..., Any], args: Sequence[Any], kwargs: dict[s
 
 
 @cache
+def _returned(function: Callable[..., Any]) -> Any:
+    """What a function says that it returns; of a generator of steps, their result."""
+    answer = get_type_hints(function)["return"]
+    arguments = get_args(answer)
+    return arguments[2] if arguments and arguments[0] == Step else answer
+
+
 def answer_type(function: Callable[..., Any]) -> Any:
     """The type that an operation returns: of a procedure its result, of a stream its items."""
-    answer = get_type_hints(function)["return"]
+    answer = _returned(function)
     arguments = get_args(answer)
     if get_origin(answer) is Page:  # travels as the list that it is
         return list[arguments[0]]  # type: ignore[valid-type]
-    if arguments and arguments[0] == Step:  # a generator of steps
-        return arguments[2]
     return arguments[0] if getattr(get_origin(answer), "__name__", "") == "Following" else answer
 
 
@@ -89,13 +94,13 @@ def result_type(name: str) -> Any:
 @cache
 def is_page(name: str) -> bool:
     """Whether an operation returns a page, with a cursor to the next one."""
-    return get_origin(get_type_hints(operation(name).function)["return"]) is Page
+    return get_origin(_returned(operation(name).function)) is Page
 
 
-def schemas(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The JSON Schemas of an operation's request and result."""
+def schemas(name: str, returning: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The JSON Schemas of an operation's request and result, or of `returning` in place of its result."""
     request, result = Shapes(), Shapes()
-    given, returned = request.given(request_type(name)), result.returned(result_type(name))
+    given, returned = request.given(request_type(name)), result.returned(returning or result_type(name))
     return {**given, "$defs": request.named}, {**returned, "$defs": result.named}
 
 

@@ -28,6 +28,7 @@ from holdfast.route import Alias
 
 MAX_DEPTH: Final = 160  # of a request's body
 EXACT: Final = "args"  # in a query: all arguments as one JSON object, which tells 5 from "5"
+PASSING_KEY: Final = "key=passing"  # another: the key is the client's own, and kept only if the call changes something
 PYTHON_HINTS: Final = "hints=python"  # a preference of our own clients: hints name calls, and not addresses
 _STRING: Final = rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?'  # of JSON; the last may lack its end
 _PLAIN: Final = frozenset((str, int, bool, type(None), datetime))  # what JSON, or its encoder, carries as it is
@@ -159,6 +160,7 @@ class Plan(msgspec.Struct, frozen=True):
     decode: Callable[[bytes], Any]  # a body as a struct of the arguments, each of which may be unset
     values: frozenset[str]  # arguments that take any value
     lists: frozenset[str]  # arguments that may be given several times in a query
+    commas: bool  # or once, with commas between: it is a read, and its arguments are filters
     required: frozenset[str]
     extra: str | None  # the argument that collects all other names (`**fields`)
     aliases: tuple[Alias, ...]
@@ -182,6 +184,7 @@ def plan_of(name: str) -> Plan:
         decode=msgspec.json.Decoder(body).decode,
         values=frozenset(name for name, hint in hints.items() if is_free(hint)),
         lists=frozenset(name for name, hint in hints.items() if any(map(_is_list, (hint, *get_args(hint))))),
+        commas=op.kind == "read",
         required=frozenset(each.name for each in parameters if each.default is each.empty and each.name != extra),
         extra=extra,
         aliases=op.route.aliases,
@@ -323,7 +326,7 @@ def _from_query(plan: Plan, query: bytes) -> dict[str, Any]:
         raise errors.Invalid(f"the query cannot be read: {error}") from error
     for name, value in pairs:
         if name in plan.lists:
-            found.setdefault(name, []).append(value)
+            found.setdefault(name, []).extend(value.split(",") if plan.commas else [value])
         elif name in found:
             raise errors.Invalid(f"duplicate argument {name}")
         else:
@@ -368,8 +371,7 @@ def _fitted(plan: Plan, name: str, value: Any, strict: bool) -> Any:
     """An argument as its type, if it fits; unless `strict`, text may also be read as a number or a bool."""
     hint = plan.hints.get(name)
     if hint is None and plan.extra is None:
-        hint = plan.elsewhere.get(name) or f"the arguments are {', '.join(plan.hints)}"
-        raise errors.Invalid(f"unknown argument {name[:80]!r}", hint=hint)
+        raise errors.Invalid(f"unknown argument {name[:80]!r}", hint=plan.elsewhere.get(name) or _meant(plan, name))
     if strict and (hint is None or name in plan.values):
         value = from_wire(value)
     if hint is None or hint is Any:
@@ -378,6 +380,14 @@ def _fitted(plan: Plan, name: str, value: Any, strict: bool) -> Any:
         return msgspec.convert(value, hint, strict=strict)
     except msgspec.ValidationError:
         return value[0] if not strict and isinstance(value, list) and len(value) == 1 else value
+
+
+def _meant(plan: Plan, name: str) -> str:
+    """What to do about an argument that an operation does not have."""
+    from difflib import get_close_matches  # only who made a mistake needs it
+
+    near = get_close_matches(name[:80], plan.hints, n=1)
+    return f"{f'did you mean {near[0]}? ' if near else ''}the arguments are {', '.join(plan.hints)}"
 
 
 def _set_fields(given: msgspec.Struct) -> dict[str, Any]:

@@ -61,6 +61,8 @@ ALONE_ENOUGH = {
     "holdfast.filegate": "public: users import it from the package",
     "holdfast.demo.agent": "a process of its own: `python -m holdfast.demo.agent`",
     "holdfast.domains.tasks.past": "loaded by the one call that needs it; what reads the present is near its limit",
+    "holdfast.faces.cli.setup.plugin": "loaded by the one call that needs it",
+    "holdfast.faces.mcp.prompts": "what a person says to a model: apart from the tools that the model uses",
     "holdfast.faces.cli.setup.hooks": "pure, and loaded for every edit: apart from what changes files",
 }
 LEAST, MOST, ALONE = 60, 500, 150

@@ -28,12 +28,14 @@ from tests.bench import (
     joining,
     load,
     mail,
+    queues,
     replicas,
     routing,
     scale,
     stashes,
     streams,
     task_growth,
+    turns,
     ui,
     watch,
 )
@@ -55,11 +57,13 @@ SUBJECTS = {
     "routing": routing.run,
     "mail": mail.run,
     "stashes": stashes.run,
+    "queues": queues.run,
     "streams": streams.run,
     "load": load.run,
     "fleet": fleet.run,
     "ui": ui.run,
     "scale": scale.run,
+    "turns": turns.run,
 }
 
 

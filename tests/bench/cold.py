@@ -18,7 +18,7 @@ import holdfast
 from tests.bench.imports import Starter
 from tests.bench.measure import Bench, Row, alternate
 
-CALL = "import sys; sys.argv[1:] = {words!r}; from holdfast.faces.cli import start; start()"
+PROGRAM = Path(sys.executable).with_name("holdfast")  # as it is installed
 # What each call loads, and nothing else.
 IMPORTS = "import os; from holdfast.faces.cli import _import_msgspec; _import_msgspec(); import {modules}; os._exit(0)"
 COMMON = "holdfast.faces.cli.call, holdfast.faces.cli.derive, holdfast.faces.cli.call, holdfast.workspace"
@@ -34,11 +34,11 @@ def run(bench: Bench) -> list[Row]:
     rounds = bench.count(15, 3)
     starter = Starter(bench.folder / "bytecode")
     direct, served = bench.folder / "store", bench.folder / "served"
-    programs: dict[str, Callable[[], float]] = {"bare Python": partial(starter.time, "pass")}
+    programs: dict[str, Callable[[], float]] = {"bare Python": partial(starter.time, "-c", "pass")}
     programs |= _calls(starter, direct, tasks, "")
     programs |= _calls(starter, served, tasks, SERVED)
-    programs["imports, tasks"] = partial(starter.time, IMPORTS.format(modules=TASKS))
-    programs["imports, cells"] = partial(starter.time, IMPORTS.format(modules=COMMON))
+    programs["imports, tasks"] = partial(starter.time, "-c", IMPORTS.format(modules=TASKS))
+    programs["imports, cells"] = partial(starter.time, "-c", IMPORTS.format(modules=COMMON))
     with _serving(served):
         for program in programs.values():
             program()  # so that all bytecode is there
@@ -71,7 +71,7 @@ def _calls(starter: Starter, folder: Path, tasks: int, how: str) -> dict[str, Ca
 
 
 def _call(starter: Starter, words: Callable[[], list[str]]) -> float:
-    return starter.time(CALL.format(words=words()))
+    return starter.time(str(PROGRAM), *words())
 
 
 @contextmanager

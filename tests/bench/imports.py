@@ -32,15 +32,15 @@ def run(bench: Bench) -> list[Row]:
     """Milliseconds of each, in turns; and whether asyncio came along."""
     starter = Starter(bench.folder / "bytecode")
     for program in PROGRAMS.values():
-        starter.time(program)
-    runs: dict[str, Callable[[], float]] = {name: partial(starter.time, code) for name, code in PROGRAMS.items()}
+        starter.time("-c", program)
+    runs: dict[str, Callable[[], float]] = {name: partial(starter.time, "-c", code) for name, code in PROGRAMS.items()}
     figures = {name: statistics.median(values) for name, values in alternate(runs, bench.count(15, 5)).items()}
     for name, milliseconds in figures.items():
         bench.say(f"  {name:14} {milliseconds:6.1f} ms")
     bare = figures["bare Python"]
     added = {name: max(figures[name] - bare, LEAST) for name in figures}
     ours = {name: added[name] / added["apsw, msgspec"] for name in ("holdfast", "holdfast.open")}
-    free = starter.run(LOOK).strip() == "False"
+    free = starter.run("-c", LOOK).strip() == "False"
     return [
         Row("imports", "import holdfast / apsw, msgspec", ours["holdfast"], at_most=1.3),
         Row("imports", "import holdfast; holdfast.open / apsw, msgspec", ours["holdfast.open"], at_most=1.3),
@@ -55,13 +55,13 @@ class Starter:
         self._environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode)}
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
-    def run(self, code: str) -> str:
-        """What the program prints."""
-        command = [sys.executable, "-c", code]
+    def run(self, *words: str) -> str:
+        """What Python prints with these words on its command line."""
+        command = [sys.executable, *words]
         return subprocess.run(command, check=True, env=self._environment, capture_output=True, text=True).stdout
 
-    def time(self, code: str) -> float:
+    def time(self, *words: str) -> float:
         """Milliseconds it takes."""
         start = time.perf_counter()
-        self.run(code)
+        self.run(*words)
         return (time.perf_counter() - start) * 1000

@@ -11,7 +11,7 @@ import statistics
 import time
 
 import holdfast
-from holdfast.domains.routes import read_rules
+from holdfast.domains.routing.files import read_rules
 from holdfast.domains.routing.rules import Rules, Subject, decide
 from tests.bench.increments import spread
 from tests.bench.measure import Bench, Row, alternate, rate

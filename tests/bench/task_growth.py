@@ -7,7 +7,8 @@ disk's sync, and inside a transaction, which is not. Reads come first, because a
 Of claims by 64 tasks of an event loop the processor time may grow to 1.4 times and the pages of a commit to 1.1,
 whatever a bare select does.
 
-Beside it the creation of 100,000 tasks in bulk, against raw `executemany` of the same rows, the search index included.
+Beside it the creation of 100,000 tasks in bulk, against raw `executemany` of the same rows, the search index included;
+and what parents cost: claims and completions of tasks below one, against tasks at the top, in processor time.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def run(bench: Bench) -> list[Row]:
     finally:
         for store in stores:
             store.close()
-    return [*rows, creation(bench)]
+    return [*rows, creation(bench), *families(bench)]
 
 
 def compare(bench: Bench, small: Samples, large: Samples) -> list[Row]:
@@ -180,6 +181,61 @@ class Grown:
         """Close both."""
         self._raw.close()
         self.ws.close()
+
+
+# --- parents ---------------------------------------------------------------------------------------------------------
+
+FAMILIES, CHILDREN = 500, 20  # parents of a store, and the tasks below each
+
+
+def families(bench: Bench) -> list[Row]:
+    """What a claim and a completion of a child cost, over those of a task without a parent."""
+    count = bench.count(FAMILIES * CHILDREN, ROUNDS * CHILDREN)
+    spent: dict[str, dict[str, list[float]]] = {}
+    with Families(bench.folder / "top", count, below=False) as top, Families(bench.folder / "below", count) as below:
+        for what in ("claim", "completion"):
+            spent[what] = {"top": [], "below": []}
+        for _ in range(ROUNDS):
+            for name, store in (("top", top), ("below", below)):
+                claimed, completed = store.work(count // ROUNDS)
+                spent["claim"][name].append(claimed)
+                spent["completion"][name].append(completed)
+    rows = []
+    for what, took in spent.items():
+        few, many = (statistics.median(took[name]) for name in ("top", "below"))
+        bench.say(f"  {what:27}      {few:9.1f} µs -> {many:9.1f} µs, of a task at the top and of a child")
+        most = 1.1 if what == "claim" else 1.6
+        figure = ratio(took["below"], took["top"])
+        rows.append(Row("task_growth", f"{what} of a child, over one at the top", figure, at_most=most))
+    return rows
+
+
+class Families:
+    """A store of tasks that are ready: below parents, or at the top."""
+
+    def __init__(self, folder: Path, count: int, below: bool = True) -> None:
+        self._ws = holdfast.open(folder, actor="bench")
+        parents = [f"p{number}" for number in range(count // CHILDREN)] if below else []
+        tasks = [{"title": name, "priority": 4} for name in parents]
+        made = self._ws.tasks.bulk("create", tasks=tasks).results if tasks else []
+        for start in range(0, count, CHILDREN):
+            place = {"parent_id": made[start // CHILDREN].id} if below else {}
+            self._ws.tasks.bulk("create", tasks=[{"title": f"t{start + n}", **place} for n in range(CHILDREN)])
+
+    def __enter__(self) -> Families:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ws.close()
+
+    def work(self, count: int) -> tuple[float, float]:
+        """Claim so many tasks, then complete them, each in one transaction; microseconds of the processor for one."""
+        start = time.process_time()
+        ids = self._ws.transact(lambda tx: [task.id for _ in range(count) if (task := tx.tasks.claim_next("agent"))])
+        between = time.process_time()
+        self._ws.transact(lambda tx: [tx.tasks.complete(id, "agent") and None for id in ids])
+        assert len(ids) == count, "no task was left"
+        return (between - start) / count * 1e6, (time.process_time() - between) / count * 1e6
 
 
 # --- creating in bulk ------------------------------------------------------------------------------------------------

@@ -30,17 +30,19 @@ EXPECTED = {
     "growth": 8,
     "replicas": 14,
     "joining": 2,
-    "engines": 14,
+    "engines": 17,
     "claims": 5,
-    "task_growth": 17,
+    "task_growth": 19,
     "routing": 2,
     "mail": 10,
     "stashes": 1,
+    "queues": 4,
     "load": 7,
     "streams": 4,
     "fleet": 5,
-    "scale": 6,
-    "ui": 9,
+    "scale": 9,
+    "ui": 10,
+    "turns": 18,
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 import holdfast
 from holdfast.client_sessions import session_actor
 from holdfast.clock import SystemClock
-from holdfast.faces.cli.commands.agents import FRESH
+from holdfast.faces.cli.commands.reminders import FRESH
 from holdfast.testing import ManualClock
 from tests.cli.calling import Answer
 
@@ -127,3 +127,69 @@ def test_i22_doctor_lists_path_locks_of_agents_that_were_not_seen_for_long(made:
         workspace.paths.lock("src/**", ttl=86_400)
     told = made("doctor", "--dir", str(project / "old")).out
     assert "src/** is locked by gone, not seen for an hour" in told
+
+
+STOPS = [("claude", "Stop", "block"), ("codex", "Stop", "block"), ("gemini", "AfterAgent", "deny")]
+
+
+@pytest.mark.parametrize(("client", "event", "word"), STOPS)
+def test_i22_what_is_held_is_recalled_once_when_the_agent_wants_to_stop(
+    made: Cli, client: str, event: str, word: str
+) -> None:
+    me = session_actor(client, "s")
+    nothing = hook(made, event, client).out
+    assert nothing in ("", "{}"), "nothing is held"
+    task = made("create", "paint it", "-q").id
+    made("claim", task, "--actor", me)
+    told = json.loads(hook(made, event, client).out)
+    assert told["decision"] == word
+    assert f"you still hold {task} (paint it)" in told["reason"]
+    assert len(told["reason"].encode()) <= 400
+    assert hook(made, event, client).out == nothing, "once"
+    other = made("create", "more", "-q").id
+    made("claim", other, "--actor", me)
+    assert hook(made, event, client, stop_hook_active=True).out == nothing, "it has just been sent on"
+    told = json.loads(hook(made, event, client).out)
+    assert (other in told["reason"], task in told["reason"]) == (True, False)
+
+
+def test_i22_a_claim_that_only_the_stop_saw_is_reported_when_it_is_lost(made: Cli) -> None:
+    task = made("create", "x", "-q").id
+    made("claim", task, "--actor", ME)
+    hook(made, "Stop")
+    made("release", task, "--force", "--actor", "boss")
+    made("claim", task, "--actor", "b")
+    hook(made, "Stop")
+    assert f"you lost the claim on {task}" in prompt(made)
+
+
+def test_i22_cursor_is_sent_on_by_a_message(made: Cli) -> None:
+    task = made("create", "x", "-q").id
+    made("claim", task, "--actor", session_actor("cursor", "s"))
+    assert task in json.loads(hook(made, "stop", "cursor").out)["followup_message"]
+
+
+def test_i22_the_end_of_a_session_releases_in_one_commit_and_keeps_what_was_parked(made: Cli) -> None:
+    held, other, parked, theirs = (made("create", title, "-q").id for title in ("held", "other", "parked", "theirs"))
+    for task in (held, other, parked):
+        made("claim", task, "--actor", ME)
+    made("park", parked, "--actor", ME)
+    made("claim", theirs, "--actor", "bob")
+    made("path", "lock", "docs/**", "--actor", ME)
+    made("path", "lock", "src/**", "--task", held, "--actor", ME)
+    made("path", "lock", "kept/**", "--task", parked, "--actor", ME)
+
+    def end(*words: str) -> Answer:
+        told = {"hook_event_name": "SessionEnd", "session_id": "s", "reason": "prompt_input_exit"}
+        return made("prime", "--hook", "claude", *words, stdin=json.dumps(told))
+
+    assert end() == (0, "", "")
+    assert {each["claimed_by"] for each in made("list", "--json").data} == {ME, "bob"}, "only with --release"
+    before = made("event", "list", "--json").data[-1]["revision"]
+    assert end("--release") == (0, "", "")
+    assert {each["revision"] for each in made("event", "list", "--json").data} - {*range(before + 1)} == {before + 1}
+    holders = {each["id"]: each["claimed_by"] for each in made("list", "--json").data}
+    assert holders == {held: None, other: None, parked: ME, theirs: "bob"}
+    assert [each["patterns"] for each in made("path", "list", "--json").data] == [["kept/**"]]
+    assert f"the session of {ME} ended" in made("history", held).out
+    assert end("--release") == (0, "", ""), "nothing is left"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
@@ -20,12 +18,10 @@ import pytest
 
 from holdfast.faces import cli
 from holdfast.faces.cli.args import Usage
-from holdfast.faces.cli.call import GLOBAL
+from holdfast.faces.cli.call import GLOBAL, NOTHING
 from holdfast.faces.cli.command import all_commands
-from holdfast.faces.cli.commands.help import TOPICS, script
-from holdfast.faces.cli.commands.run import NOTHING
+from holdfast.faces.cli.commands.help import TOPICS
 from holdfast.faces.cli.examples import EXAMPLES, examples_of
-from tests.cli.calling import PATIENCE
 from tests.cli.test_cli_examples import Playground, new_log
 from tests.docs.generate import ROOT, error_classes, split
 from tests.docs.test_examples import NOT_RUN
@@ -237,69 +233,6 @@ def test_i7_every_operation_that_is_a_command_is_told_for_people() -> None:
 def test_i7_every_argument_has_a_help_text() -> None:
     silent = [(command.name, each.name) for command in all_commands() for each in command.arguments if not each.help]
     assert silent == [], "add it to arguments.py, or to `arguments=` on the line of its operation"
-
-
-# --- completion ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_i7_a_completion_script_can_be_read_by_its_shell(shell: str, tmp_path: Path) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed here")
-    file = tmp_path / "script"
-    file.write_text(script(shell) + "\n")
-    done = subprocess.run([shell, "-n", str(file)], capture_output=True, text=True, timeout=PATIENCE)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def completed(*words: str) -> set[str]:
-    """What a real bash offers for the last of these words."""
-    lines = [
-        script("bash"),
-        'COMP_WORDS=("$@")',
-        "COMP_CWORD=$(($# - 1))",
-        "_holdfast",
-        'printf "%s\\n" "${COMPREPLY[@]}"',
-    ]
-    command = ["bash", "-c", "\n".join(lines), "bash", "holdfast", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 0, done.stderr
-    return {line for line in done.stdout.splitlines() if line}
-
-
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        ("cla", "claim"),
-        ("re", "ready ref reject release reopen reparent replicate restore resume"),
-        ("cell get", "get get-or-init"),
-        ("mail in", "inbox"),
-        ("turn ma", "mail"),
-        ("turn mail se", "send"),
-        ("turn mail send --su", "--subject"),
-        ("turn --dir x st", "status"),
-        ("claim hf-7k2q --t", "--ttl"),
-        ("path lock src --sh", "--shared"),
-        ("create --parent hf-7k2q --pr", "--priority"),
-        ("done hf-7k2q --js", "--json"),
-        ("--json cla", "claim"),
-        ("--actor agent-1 cla", "claim"),
-        ("nonsense x", ""),
-    ],
-)
-def test_i7_bash_completes_words_and_options(words: str, offered: str) -> None:
-    assert completed(*words.split()) == set(offered.split())
-
-
-def test_i7_bash_offers_every_first_word_and_every_word_of_a_group() -> None:
-    names = [command.name for command in all_commands()]
-    assert {name.partition(" ")[0] for name in names} <= completed("")
-    assert {name.partition(" ")[2] for name in names if name.startswith("cell ")} <= completed("cell", "")
-
-
-def test_i7_fish_is_told_every_command() -> None:
-    told = script("fish")
-    assert [c.name for c in all_commands() if f" -a {c.name.split()[-1]} " not in told] == []
 
 
 # --- schemas ---------------------------------------------------------------------------------------------------------

@@ -278,3 +278,42 @@ def test_p5_a_document_of_a_file_is_validated(made: Cli, project: Path) -> None:
     assert (told.code, told.data[0]["path"]) == (1, "$.version")
     assert made("cycle", "validate", "{}").code == 1
     assert made("cycle", "validate", "nowhere.json").code == 2
+
+
+# --- without a workspace, and from elsewhere -------------------------------------------------------------------------
+
+
+def test_p5_a_phase_without_an_output_on_which_another_began_is_reported(cli: Cli, project: Path) -> None:
+    """`cycle validate` needs no workspace: it checks the document alone."""
+    execute = {"status": "in_progress", "started_at": at(10)}
+    document = msgspec.to_builtins(cycle(plan=PLAN | {"output": {"steps": 1}}, execute=execute))
+    (project / "sound.json").write_text(json.dumps(document))
+    sound = cli("cycle", "validate", "sound.json")
+    assert (sound.code, sound.out.strip()) == (0, "")
+    document["phases"]["plan"]["output"] = None
+    wrong = cli("cycle", "validate", "-", "--json", stdin=json.dumps(document))
+    assert (wrong.code, "$.phases.plan.output" in wrong.out) == (1, True), wrong.out
+    assert not (project / ".holdfast").exists()
+    assert cli("init").code == 0
+    assert cli("cycle", "validate", "-", stdin=json.dumps(document)).code == 1
+
+
+def test_p8_cycles_of_other_prefixes_come_in_by_a_mapping(made: Cli, project: Path) -> None:
+    there = project / "theirs"
+    there.mkdir()
+    document = msgspec.to_builtins(cycle(plan=PLAN | {"output": {"steps": 1}}))
+    text = json.dumps(document).replace("peer:spec:login", "acme.spec.v1.2")
+    (there / "acme.spec.v1.2.cycle.1.json").write_text(text)
+    (there / "peer.spec.door.cycle.2.json").write_text(json.dumps({"started_at": at(0)}))
+    assert "acme" in made("cycle", "import", "--dir", "theirs", "--dry-run").out
+    taken = made("cycle", "import", "--dir", "theirs", "--prefix", "acme.spec.v1.2=peer:spec:v1-2", "--json")
+    assert taken.code == 0, taken.err
+    assert sorted(taken.data["created"]["cycles"]) == ["peer:spec:door:cycle:2", "peer:spec:v1-2:cycle:1"]
+    found = made("cycle", "document", "peer:spec:v1-2:cycle:1", "--json").data
+    assert (found["cycle_id"], found["metadata"]["key_prefix"]) == ("peer:spec:v1-2:cycle:1", "peer:spec:v1-2")
+    again = made("cycle", "import", "--dir", "theirs", "--prefix", "acme.spec.v1.2=peer:spec:v1-2", "--json")
+    assert again.data["created"]["cycles"] == []
+    refused = made("cycle", "import", "--dir", "theirs", "--prefix", "acme.spec.v1.2=else:v1.2")
+    assert (refused.code, "cannot stand for the prefix" in refused.err) == (1, True)
+    both = made("cycle", "import", "--dir", "theirs", "--prefix", "acme.spec.v1.2=peer:spec:door", "--skip-bad")
+    assert both.code == 0, both.err

@@ -130,9 +130,8 @@ def unwritable(shell: Shell) -> Iterator[Callable[..., Answer]]:
 
 
 def test_a_folder_that_cannot_be_written_from_here_is_found(unwritable: Callable[..., Answer]) -> None:
-    for line in ("create y", "list", "ready", "next"):
-        refused = unwritable(*line.split())
-        assert (refused.code, refused.out, refused.error["code"]) == (16, "", "READ_ONLY"), "never an empty list"
+    refused = unwritable("create", "y")
+    assert (refused.code, refused.out, refused.error["code"]) == (16, "", "READ_ONLY")
     told = levels(unwritable("doctor"))
     assert told["writable"] == "bad"
     assert told["workspace"] == "ok"

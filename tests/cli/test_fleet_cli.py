@@ -96,6 +96,22 @@ def test_v2_titles_stay_text_in_every_form(made: Cli) -> None:
     assert r"a\"]; click <script>&amp; -->\\" in dot
 
 
+def test_v2_a_graph_shows_the_open_children_that_a_parent_waits_for(made: Cli) -> None:
+    top = made("create", "Release", "-q").id
+    done, first, second = (made("create", title, "--parent", top, "-q").id for title in ("Done", "Build", "Sign"))
+    made("cancel", done)
+    assert f". {top}  P2  Release  open children: {first}, {second}" in made("graph").out.splitlines()
+    assert f". {top}  P2  Release  open children: {first}, {second}" in made("graph", "--include-closed").out
+    dot = made("graph", "--format", "dot").out
+    assert f'"{first}" -> "{top}" [style=dashed];' in dot
+    assert done not in dot
+    assert made("graph", "--format", "mermaid").out.count(" -.-> t0") == 2
+    assert made("graph", "--format", "svg").out.count("stroke-dasharray") == 2
+    for child in (first, second):
+        made("cancel", child)
+    assert f"o {top}  P2  Release" in made("graph").out.splitlines()
+
+
 def test_v2_another_form_is_refused(made: Cli) -> None:
     refused = made("graph", "--format", "png")
     assert refused.code == 2
@@ -107,13 +123,16 @@ def test_g3_activity_counts_by_agent(made: Cli) -> None:
     made("done", ids[0], "--actor", "ada", "--no-review")
     lines = made("activity", "1h", "--bucket", "10m").out.splitlines()
     assert lines[0].endswith("each bar 10 min")
-    assert lines[1].split() == ["claimed", "done", "released", "expired", "fenced"]
-    assert [line.split()[:6] for line in lines[2:]] == [
-        ["ada", "1", "1", "0", "0", "0"],
-        ["all", "1", "1", "0", "0", "0"],
+    assert lines[1].split() == ["claimed", "completed", "closed", "released", "expired", "fenced"]
+    assert [line.split()[:7] for line in lines[2:]] == [
+        ["ada", "1", "1", "1", "0", "0", "0"],
+        ["all", "1", "1", "1", "0", "0", "0"],
     ]
     assert all(len(line) <= 80 for line in lines)
     assert json.loads(made("activity", "--json").out)["data"]["bucket"] == 300
+    assert made("activity", "-1h", "--bucket", "10m").code == made("activity", "--since", "-1h").code == 0
+    refused = made("activity", "1h", "--bucket", "-10m")
+    assert (refused.code, "--bucket is a length of time" in refused.err, "10m?" in refused.err) == (2, True, True)
 
 
 def test_g4_a_task_is_shown_as_it_was(made: Cli) -> None:
@@ -121,5 +140,7 @@ def test_g4_a_task_is_shown_as_it_was(made: Cli) -> None:
     made("update", id, "--title", "After")
     assert "Before" in made("as-of", id, "1").out
     assert "After" in made("as-of", id, "2").out
-    assert made("as-of", id, "3").code == 1
+    early = made("as-of", id, "3")
+    assert (early.code, "revision 3 is in the future; the workspace is at revision 2" in early.err) == (1, True)
+    assert "cursor" not in early.err + made("cell", "as-of", "run", "cell", "3").err
     assert made("as-of", id, "0").code == 10

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import importlib
 import json
 import os
+import pkgutil
 import pty
 import re
 import signal
@@ -18,7 +20,7 @@ from typing import Any
 import pytest
 
 from holdfast import types
-from holdfast.faces.cli import views
+from holdfast.faces.cli import mail_views, views
 from tests.cli.calling import HOLDFAST, PATIENCE, Answer, Shell, ended
 
 Cli = Callable[..., Answer]
@@ -120,8 +122,8 @@ def test_the_rows_of_mail_are_coloured_and_not_escaped(shell: Shell) -> None:
     shell("agent", "register", "bob")
     sent = shell("mail", "send", "bob", "hi\u202e", "body", "--actor", "ada", "-q").id
     for words in (("inbox", "--actor", "bob"), ("sent", "--actor", "ada"), ("thread", sent), ("search", "body")):
-        [row] = on_terminal(shell, "mail", *words, columns=200)
-        assert row.startswith(f"\x1b[1m{sent}\x1b[0m  "), row
+        row = on_terminal(shell, "mail", *words, columns=200)[0]
+        assert row.startswith("\x1b[1mm1\x1b[0m  "), row
         assert "hi\\u202e" in row
         assert "unread by bob" in row
 
@@ -153,10 +155,9 @@ def test_the_rows_of_the_log_fit_the_terminal(shell: Shell) -> None:
     for words in (("event", "list"), ("log",), ("watch", "--after", "0", "--once")):
         [narrow] = (COLOUR.sub("", line) for line in on_terminal(shell, *words))
         assert len(narrow) <= 80
-        assert narrow.endswith("…")
+        assert re.search(r"x…  \(\d+\)$", narrow)
         [wide] = (COLOUR.sub("", line) for line in on_terminal(shell, *words, columns=900))
         assert "x" * 300 in wide
-        assert wide.endswith("}")
 
 
 def plain(text: str) -> str:
@@ -292,7 +293,7 @@ def test_show_tells_what_a_task_waits_for_and_why_it_stands_still(made: Cli, pro
     told = made("show", second).out
     assert f"waits for  {first}" in told
     assert "not ready" in told
-    assert told.rstrip().endswith("the body")
+    assert "\n\nthe body\n\nlinks\n" in told
     assert f"needed by  {second}" in made("show", first).out
     made("claim", first, "--actor", "a")
     made("path", "lock", "src/**", "--task", first, "--actor", "a")
@@ -307,9 +308,9 @@ def test_show_tells_what_a_task_waits_for_and_why_it_stands_still(made: Cli, pro
 
 def test_every_view_is_of_a_type_that_exists() -> None:
     """Views are known by the names of types; one that is renamed must not lose its own."""
-    known = [types, types.agents, types.cycles, types.stashes, types.tasks]
-    names = {name for module in known for name, each in vars(module).items() if isinstance(each, type)}
-    assert {*views._LINES, *views._RECORDS} <= names
+    rooms = [importlib.import_module(f"holdfast.types.{room.name}") for room in pkgutil.iter_modules(types.__path__)]
+    names = {name for room in (types, *rooms) for name, each in vars(room).items() if isinstance(each, type)}
+    assert {*views._LINES, *views._RECORDS, *views._MAIL, *mail_views.LINES, *mail_views.RECORDS} <= names
 
 
 # --- a compacted past --------------------------------------------------------------------------------------------

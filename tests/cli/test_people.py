@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.cli.calling import Answer, Shell, ended
@@ -49,9 +50,9 @@ def test_t7_list_show_and_tree_say_how_many_children_are_done(made: Cli) -> None
     epic, form, server = family(made)
     made("dep", "add", server, form)
     assert made("tree").out.splitlines() == [
-        f"{epic}  P2  open         Login  (epic)  0/2",
+        f"{epic}  P2  waiting      Login  (epic)  0/2",
         f"├─ {form}  P2  open         Form",
-        f"└─ {server}  P2  open         Server  waits for {form}",
+        f"└─ {server}  P2  waiting      Server  waits for {form}",
     ]
     made("close", form)
     assert "Login  (epic)  1/2" in made("list").out
@@ -75,6 +76,21 @@ def test_t3_close_works_without_a_name_and_done_points_to_it(made: Cli) -> None:
     assert made("close", held, "--actor", "bob", "--force").code == 0
 
 
+def test_t3_close_ends_in_review_where_the_route_wants_one_and_then_approves(made: Cli, project: Path) -> None:
+    rules = "matchers:\n  - {name: careful, grimoire: careful, require_review: true, any_tags: [risky]}\n"
+    (project / ".holdfast" / "grimoire-matchers.yaml").write_text(rules)
+    id = made("create", "risky", "--tag", "risky", "-q").id
+    assert made("close", id, "--json").data["status"] == "pending_merge"
+    assert made("close", id, "--json").data["status"] == "closed"
+    assert [entry["op"] for entry in made("history", id, "--field", "status", "--json").data] == [
+        "approve",
+        "complete",
+        "claim",
+        "create",
+    ]
+    assert made("close", id).code == 11
+
+
 def test_t8_an_assigned_task_is_refused_to_others_with_exit_code_12(made: Cli) -> None:
     id = made("create", "for bob", "--assign", "bob", "-q").id
     refused = made("claim", id, "--actor", "ann", "--json")
@@ -89,9 +105,9 @@ def test_t8_an_assigned_task_is_refused_to_others_with_exit_code_12(made: Cli) -
 
 def test_t8_defer_and_ref_are_shown_where_the_task_is(made: Cli) -> None:
     id = made("create", "later", "-q").id
-    assert "deferred until" in made("defer", id, "2h").out
+    assert "deferred for another 2 h" in made("defer", id, "2h").out
     assert made("ready", "--json").data == []
-    assert "it is deferred until" in made("explain", id).out
+    assert "it is deferred for another 2 h" in made("explain", id).out
     made("defer", id, "none")
     assert [task["id"] for task in made("ready", "--json").data] == [id]
     made("ref", "add", id, "fix/login")
@@ -144,3 +160,14 @@ def test_watch_needs_me_runs_a_command_for_what_happens(made: Cli, shell: Shell,
     answer = ended(watch)
     assert answer.code == 0
     assert sorted(answer.out.splitlines()) == [f"ann assigned {id} to you", f"ann assigned {id} to you {id}"]
+
+
+def test_a_second_id_is_not_taken_for_a_reason(made: Cli) -> None:
+    one, other = (made("create", title, "-q").id for title in ("one", "other"))
+    for command in ("close", "cancel", "delete", "done"):
+        refused = made(command, one, other)
+        assert refused.code == 2
+        assert f"'{other}' a second task" in refused.err
+        assert f"holdfast {command} {other}" in refused.err
+    assert made("close", one, f"a duplicate of {other}").code == 0
+    assert made("cancel", other, "--reason", one).code == 0

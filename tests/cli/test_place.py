@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import errors
 from tests.cli.calling import Answer, Shell
 
 Cli = Callable[..., Answer]
@@ -287,6 +288,37 @@ def test_init_leaves_somebody_elses_database_as_it_is(cli: Cli, project: Path) -
     (folder / "holdfast.db").write_bytes(b"not a database, but somebody wants it")
     assert cli("init").code != 0
     assert (folder / "holdfast.db").read_bytes() == b"not a database, but somebody wants it"
+
+
+@pytest.mark.parametrize("left", ["holdfast.db-wal", "holdfast.db-shm"])
+def test_what_is_left_of_a_store_is_reported_and_no_other_is_used_or_made(
+    cli: Cli, project: Path, tmp_path: Path, left: str
+) -> None:
+    outer, folder = tmp_path / ".holdfast", project / ".holdfast"
+    assert cli("init", "--dir", str(outer)).code == 0
+    folder.mkdir()
+    (folder / left).write_bytes(b"commits")
+    named = ["--dir", str(folder)]
+    for words in (
+        ["list"],
+        ["create", "x"],
+        ["create", "x", *named],
+        ["list", *named],
+        ["init"],
+        ["where"],
+        ["doctor"],
+    ):
+        answer = cli(*words)
+        assert answer.code == (1 if words == ["doctor"] else errors.Corrupt.exit_code), words
+        told = answer.out if words == ["doctor"] else answer.err
+        assert f"holdfast.db in {folder} is gone, but {left} is left" in told
+        assert "restore the latest backup into a new folder" in told
+        assert "init" not in told
+    for words in (["upgrade"], ["backup", "--damaged", str(tmp_path / "saved")], ["detach"]):
+        assert "is gone, but" in cli(*words).err
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith("holdfast.db")) == [left]
+    assert (folder / left).read_bytes() == b"commits"
+    assert cli("list", "-q", "--dir", str(outer)).out == ""
 
 
 def test_where_says_who_acts_and_whether_it_may_hold(made: Cli) -> None:

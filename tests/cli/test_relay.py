@@ -99,6 +99,7 @@ _RELAYED: Final = [
 _MASKS: Final = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}"), "ID"),
     (re.compile(r"\b(hf|msg|m)-[0-9a-z]{4,}\b"), r"\1-ID"),
+    (re.compile(r"just now |\d+ (s|min) ago"), "AGO"),
     (re.compile(r"\d+"), "N"),
 )
 
@@ -177,6 +178,17 @@ def test_a_command_through_a_server_does_nothing_here(made: Call, wire: Wire, di
     assert made("cell", "get", "r", "c").code == 10
     assert made("frobnicate").code == 2
     assert (direct, wire.statuses) == ([], [200] * 6)
+
+
+def test_i7_completion_goes_through_the_server_unless_another_workspace_is_meant(
+    made: Call, wire: Wire, direct: list[list[str]], tmp_path: Path
+) -> None:
+    id = made("create", "Write it", "-q").id
+    assert made("completion", "bash", "--", "show", "").out == f"{id}\n"
+    assert made("completion", "bash", "--", "expl").out == "explain\n"
+    assert (direct, wire.statuses) == ([], [200] * 3)
+    assert made("completion", "bash", "--", "show", "--dir", str(tmp_path), "").out == ""
+    assert (len(direct), wire.statuses[3:]) == (1, [DECLINED])
 
 
 @pytest.mark.parametrize(
@@ -316,7 +328,7 @@ def test_a_lost_answer_is_settled_by_its_key(made: Call, wire: Wire) -> None:
     assert made("done", ids[0], "--actor", "a").code == 0
     assert made("create", "another", "-q").code == 0
     wire.lost = False
-    assert len(made("list", "--json").data) == 4
+    assert len(made("list", "--all", "--json").data) == 4
     assert made("show", ids[0], "--json").data["status"] == "closed"
     assert made("show", ids[1], "--json").data["claimed_by"] is None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,7 +61,7 @@ def test_a_day_of_work_is_the_same_on_a_server(remote: Cli, project: Path) -> No
     remote("agent", "register", "b")
     mail = remote("mail", "send", "b", "subject", "-", "--actor", "a", "-q", stdin="a long\nbody\n").id
     assert remote("mail", "inbox", "--actor", "b", "-q").id == mail
-    assert "a long\nbody" in remote("mail", "get", mail).out
+    assert "  a long\n  body\n" in remote("mail", "get", mail).out
 
     assert remote("cell", "set", "r", "c", '{"$bytes": "aGk="}').out == "1\n"
     assert remote("cell", "cas", "r", "c", "7", "1").code == 9
@@ -82,6 +84,36 @@ def test_an_answer_is_the_same_to_the_byte(remote: Cli, server: Running) -> None
             assert remote(*line.split(), *more) == remote(*line.split(), *more, **local), (line, more)
     for line in ("show hf-0000", "cell get r nope", "cell cas r c 9 1", "claim x"):
         assert remote(*line.split(), "--json") == remote(*line.split(), "--json", **local), line
+
+
+def test_a_server_that_is_stopped_is_given_up_and_a_write_is_settled_by_its_key(remote: Cli, server: Running) -> None:
+    """What its socket has got it carries out once it goes on: the caller cannot know, and repeats it under its key."""
+    first = remote("create", "first", "-q").id
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        read = remote("list", "--json", HOLDFAST_TIMEOUT="1s").error
+        write = remote("create", "second", "--json", HOLDFAST_TIMEOUT="1s").error
+        told = remote("create", "third", HOLDFAST_TIMEOUT="1s").err
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+    assert (read["code"], write["code"]) == ("UNREACHABLE", "OUTCOME_UNKNOWN")
+    assert "did not answer within 1 s" in read["error"]
+    assert "it may carry it out later" in write["error"]
+    key = write["details"]["key"]
+    assert f"--key {key}" in write["hint"]
+    again = [remote("create", "second", "-q", "--key", key).id for _ in range(2)]
+    third = re.findall(r"--key (auto-\w+)", told)
+    again += [remote("create", "third", "-q", "--key", third[0]).id]
+    assert {first, *again} == {each["id"] for each in remote("list", "--json").data}
+    assert len({*again}) == 2, "each happened once"
+    assert remote("list", HOLDFAST_TIMEOUT="soon").code == 2
+
+
+def test_a_key_of_the_commands_own_leaves_nothing_where_nothing_changed(remote: Cli, server: Running) -> None:
+    assert remote("next", "--actor", "a").code == 4
+    with holdfast.open(server.folder, actor="judge") as workspace:
+        assert workspace.agents.list() == []
+        assert workspace.check().records["idempotency"] == 0
 
 
 def test_watch_is_woken_through_a_server(remote: Cli, shell: Shell, started: Any) -> None:
@@ -171,6 +203,28 @@ def test_doctor_looks_at_a_server(remote: Cli) -> None:
     assert answer.code == 0, answer.out
     assert {each["level"] for each in answer.data} <= {"ok", "note"}
     assert {"integrity", "clock", "writable", "stuck"} <= {each["about"] for each in answer.data}
+
+
+def test_i22_a_token_bound_to_an_actor_is_who_one_is(remote: Cli, server: Running) -> None:
+    """`where`, `doctor` and `prime` ask the server; without an actor of one's own, and as somebody else."""
+    _, bound = Tokens(server.folder).create("agent", actor="ada")
+    told = remote("where", "--json", HOLDFAST_TOKEN=bound).data
+    assert (told["actor"], told["may_hold"], told["role"]) == ("ada", True, "agent")
+    assert told["actor_from"] == "bound to the token for this server"
+    assert "You are ada." in remote("prime", HOLDFAST_TOKEN=bound).out
+    answer = remote("doctor", "--json", HOLDFAST_TOKEN=bound)
+    assert answer.code == 0, answer.out
+    levels = {each["about"]: each["level"] for each in answer.data}
+    assert (levels["actor"], levels["writable"], levels["integrity"]) == ("ok", "ok", "note")
+
+    assert "refuses calls as bob" in remote("where", "--actor", "bob", HOLDFAST_TOKEN=bound).out
+    other = remote("doctor", "--actor", "bob", "--json", HOLDFAST_TOKEN=bound)
+    assert (other.code, {each["about"]: each["level"] for each in other.data}["actor"]) == (1, "bad")
+
+    _, reader = Tokens(server.folder).create("read", actor="eve")
+    assert remote("where", "--json", HOLDFAST_TOKEN=reader).data["may_hold"] is False
+    assert remote("doctor", HOLDFAST_TOKEN=reader).code == 0
+    assert "unknown token" in remote("where", HOLDFAST_TOKEN="hft_none").out, "where works whatever the server says"
 
 
 def test_doctor_says_so_when_the_server_is_gone(remote: Cli, server: Running) -> None:
@@ -285,7 +339,7 @@ def test_a_token_that_is_bound_to_an_actor_acts_for_nobody_else(remote: Cli, ser
 def test_a_token_never_stands_in_an_error(remote: Cli, server: Running) -> None:
     server.stop()
     for line in ("list", "create x", "watch --once", "next --actor a", "doctor"):
-        answer = remote(*line.split())
+        answer = remote(*line.split(), HOLDFAST_TIMEOUT="0.3s")
         assert server.token not in answer.out + answer.err
         assert "Traceback" not in answer.err
 

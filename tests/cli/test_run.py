@@ -61,7 +61,7 @@ def test_run_keeps_the_claim_alive_past_its_ttl(shell: Shell, task: str, started
 
 def test_run_ends_the_command_when_the_claim_is_lost(shell: Shell, task: str, started: Start, project: Path) -> None:
     script = "trap 'echo told to end; exit' TERM; echo begun $$; while :; do sleep 0.05; done"
-    run = started("run", "--task", task, "--ttl", "1", "--actor", "a", "--", "bash", "-c", script)
+    run = started("run", "--task", task, "--ttl", "6", "--actor", "a", "--", "bash", "-c", script)
     assert run.stdout is not None
     assert run.stdout.readline().startswith("begun")
     assert shell("release", task, "--force", "--actor", "boss").code == 0

@@ -33,7 +33,7 @@ def made(shell: Shell) -> Shell:
 
 
 def statuses(shell: Shell) -> list[str]:
-    return [each["status"] for each in shell("list", "--json").data]
+    return [each["status"] for each in shell("list", "--all", "--json").data]
 
 
 def test_i22_the_next_task_is_in_the_environment_and_ends_by_the_exit_code(made: Shell) -> None:
@@ -62,7 +62,10 @@ def test_i22_a_task_that_always_fails_is_blocked_and_does_not_stop_the_others(ma
     bad = made("create", "bad", "--priority", "0", "-q").id
     made("create", "good")
     script = f'echo "$HOLDFAST_TASK_TITLE" >> {project / "log"}; [ "$HOLDFAST_TASK_TITLE" = good ]'
-    assert made(*NEXT, "--loop", "--", "sh", "-c", script).code == 0
+    loop = made(*NEXT, "--loop", "--", "sh", "-c", script)
+    assert loop.code == 0
+    assert loop.err.count(f"{bad} is ready again: the command ended with 1") == 2
+    assert loop.err.count(f"{bad} is blocked: the command ended with 1, as the 2 times before") == 1
     assert (project / "log").read_text().split() == ["bad", "bad", "bad", "good"]
     shown = made("show", bad, "--json").data
     assert shown["status"] == "blocked"
@@ -83,6 +86,10 @@ def test_i22_what_the_command_ends_itself_is_left_as_it_is(made: Shell) -> None:
 )
 def test_i22_words_that_exclude_each_other_are_refused(made: Shell, words: tuple[str, ...]) -> None:
     assert made("run", *words, "--actor", "w", "--", "true").code == 2
+
+
+def test_i22_the_hint_for_a_missing_command_keeps_what_was_given(made: Shell) -> None:
+    assert "holdfast run --next --loop -- COMMAND;" in made(*NEXT, "--loop").err
 
 
 def test_i22_a_loop_that_is_told_to_end_releases_its_task(made: Shell, started: Start) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +31,12 @@ def confined(read_only: Path, command: list[str]) -> list[str]:
 def can_confine() -> bool:
     done = subprocess.run(confined(Path("/usr"), ["touch", "/usr/holdfast-probe"]), capture_output=True, text=True)
     return "Read-only" in done.stderr
+
+
+def obeying(command: list[str]) -> list[str]:
+    """The command in a process to which the modes of files mean something, also as root."""
+    drop = "from tests.unit.read_only_worker import *; obey_modes(); os.execv(sys.argv[1], sys.argv[1:])"
+    return [sys.executable, "-c", drop, *command]
 
 
 @pytest.fixture
@@ -74,3 +82,43 @@ def test_i22_a_write_in_a_sandbox_that_may_only_write_to_the_project_is_done(rol
         return rolled.run(confined(state, [*HOLDFAST, *words]))
 
     check_told_once(rolled, call)
+
+
+@pytest.fixture
+def reader(shell: Shell, repository: Path) -> Iterator[Callable[..., Answer]]:
+    """Calls where the workspace can only be read: `ada` holds src/deep, `bob` looks."""
+    for words in (["init"], ["create", "one"], ["path", "lock", "src/deep/**", "--actor", "ada"]):
+        assert shell(*words).code == 0
+    store = repository / ".holdfast"
+    modes = {path: path.stat().st_mode for path in (*store.iterdir(), store)}
+    for path in modes:
+        path.chmod(0o500 if path.is_dir() else 0o400)
+    outer = shell.with_(PYTHONPATH=str(Path(__file__).parents[2]), HOLDFAST_ACTOR="bob")
+    yield lambda *words, stdin="": outer.run(obeying([*HOLDFAST, *words]), stdin)
+    for path, mode in modes.items():
+        path.chmod(mode)
+
+
+def test_i22_reads_work_where_files_can_only_be_read_and_writes_name_the_ways_out(
+    reader: Callable[..., Answer], repository: Path
+) -> None:
+    listed = reader("list", "--json")
+    if "cannot give up a capability" in listed.err:
+        pytest.skip(listed.err)
+    (task,) = listed.data
+    assert task["title"] == "one"
+    assert "one" in reader("show", task["id"]).out
+    assert "one" in reader("ready").out
+    assert "one" in reader("prime").out
+    held = reader("guard", "src/deep/file")
+    assert (held.code, "ada" in held.err) == (12, True)
+    assert reader("guard", "src/file").code == 0
+    payload = {"session_id": "s", "tool_name": "Write", "tool_input": {"file_path": str(repository / "src/deep/file")}}
+    hook = reader("guard", "--hook", "claude", stdin=json.dumps(payload))
+    assert (hook.code, "ada" in hook.err) == (2, True), hook
+    for words in (["create", "two"], ["next"], ["note", task["id"], "x"], ["mail", "send", "ada", "s", "b"]):
+        refused = reader(*words)
+        assert (refused.code, refused.out) == (16, ""), refused
+        assert "cannot be written from here" in refused.err
+        assert "MCP tools" in refused.err
+        assert "writable_roots" in refused.err

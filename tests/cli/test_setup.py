@@ -14,6 +14,7 @@ import pytest
 from holdfast.errors import Conflict, Invalid, IOFailed
 from holdfast.faces.cli.setup import clients, files
 from holdfast.faces.cli.setup.clients import CLIENTS, check, install, remove
+from holdfast.faces.cli.setup.line import Choice
 
 CLIENT_NAMES = list(CLIENTS)
 TEXTS = {
@@ -240,7 +241,7 @@ def test_i7_the_hooks_call_commands_that_their_client_is_named_to(root: Path) ->
 
 @pytest.mark.parametrize("client", [name for name in CLIENT_NAMES if name != "git"])
 def test_i22_setup_registers_the_mcp_server_unless_it_is_not_wanted(root: Path, client: str) -> None:
-    install(client, root, mcp=False)
+    install(client, root, Choice(mcp=False))
     assert check(client, root) == [], "which is no fault"
     assert not any("' 'mcp'" in text or '"mcp"' in text for text in texts(root))
     install(client, root)
@@ -256,9 +257,42 @@ def test_i22_setup_registers_the_mcp_server_unless_it_is_not_wanted(root: Path, 
     assert [path.name for path in root.iterdir()] == [".git"], "no folder is left either"
 
 
+def test_i22_check_misses_what_was_wanted_and_is_gone(root: Path) -> None:
+    install("claude", root)
+    (root / ".mcp.json").unlink()
+    assert [each.what for each in check("claude", root)] == [f"{root / '.mcp.json'} does not exist"]
+    install("claude", root, Choice(mcp=False))
+    assert check("claude", root) == [], "it was not wanted"
+
+
+@pytest.mark.parametrize(
+    ("client", "event"), [("claude", "SessionEnd"), ("cursor", "sessionEnd"), ("gemini", "SessionEnd")]
+)
+def test_i22_the_end_of_a_session_releases_only_if_that_was_chosen(root: Path, client: str, event: str) -> None:
+    def ends() -> list[str]:
+        return [text for text in texts(root) if event in text]
+
+    install(client, root)
+    assert ends() == []
+    install(client, root, Choice(release=True))
+    assert f"prime --hook {client} --release" in ends()[0]
+    assert check(client, root) == []
+    install(client, root)
+    assert ends() == []
+    install(client, root, Choice(release=True))
+    remove(client, root)
+    assert tree(root) == {}
+
+
+def test_i22_a_client_that_reports_no_end_refuses_to_release_then(root: Path) -> None:
+    with pytest.raises(Invalid, match="does not report the end of a session"):
+        install("codex", root, Choice(release=True))
+    assert tree(root) == {}
+
+
 def texts(root: Path) -> list[str]:
     """The text of each file that setup wrote."""
-    return [content.decode() for content, _ in tree(root).values()]
+    return [content.decode() for name, (content, _) in tree(root).items() if not name.startswith(".holdfast/")]
 
 
 def test_i22_a_server_of_the_name_that_somebody_else_registered_is_left_alone(root: Path) -> None:
@@ -273,4 +307,4 @@ def test_i22_a_server_of_the_name_that_somebody_else_registered_is_left_alone(ro
     (root / ".codex" / "config.toml").write_text("[mcp_servers.holdfast]\ncommand = 'x'\n")
     with pytest.raises(Invalid, match="mcp_servers"):
         install("codex", root)
-    install("codex", root, mcp=False)
+    install("codex", root, Choice(mcp=False))

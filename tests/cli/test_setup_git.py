@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.errors import Invalid
 from holdfast.faces.cli.setup.clients import check, install, remove
+from holdfast.faces.cli.setup.line import Choice
 
 
 def git(root: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -75,7 +76,7 @@ def test_i22_a_commit_is_refused_if_holdfast_is_missing_unless_there_is_no_works
     (root / ".holdfast" / "holdfast.db").rename(tmp_path / "kept")
     assert git(root, "commit", "-q", "-m", "x", PATH=str(bare)).returncode == 0
     (tmp_path / "kept").rename(root / ".holdfast" / "holdfast.db")
-    install("git", root, lenient=True)
+    install("git", root, Choice(lenient=True))
     (root / ".holdfast" / "program").unlink()
     passed = git(root, "commit", "-q", "--allow-empty", "-m", "y", PATH=str(bare))
     assert (passed.returncode, "no program holdfast was found" in passed.stderr) == (0, True)

@@ -45,7 +45,12 @@ WRITE = {"file_path": "src/x.py", "content": "path"}
         ("PreToolUse", "edit"),
         ("preToolUse", "edit"),
         ("BeforeTool", "edit"),
-        ("Stop", None),
+        ("Stop", "stop"),
+        ("AfterAgent", "stop"),
+        ("SessionEnd", "end"),
+        ("sessionEnd", "end"),
+        ("UserPromptSubmit", "prompt"),
+        ("PostToolUse", None),
         ("", None),
         (7, None),
     ],
@@ -99,7 +104,12 @@ def test_i7_a_payload_that_tells_nothing_names_nobody_and_no_file(client: str, p
             {"cwd": "/p", "tool_name": "apply_patch", "tool_input": {"command": PATCH}},
             ["/p/src/a.py", "/p/src/b.py", "/abs/new.py", "/p/old name.py"],
         ),
-        ("codex", {"cwd": "/p", "tool_name": "Bash", "tool_input": {"command": PATCH}}, []),
+        (
+            "codex",  # which takes the patch out of the shell command, and applies it itself
+            {"cwd": "/p", "tool_name": "Bash", "tool_input": {"command": f"apply_patch <<'EOF'\n{PATCH}EOF\n"}},
+            ["/p/src/a.py", "/p/src/b.py", "/abs/new.py", "/p/old name.py"],
+        ),
+        ("codex", {"cwd": "/p", "tool_name": "Bash", "tool_input": {"command": "cat src/a.py"}}, []),
     ],
 )
 def test_i7_the_files_of_an_edit_are_found(client: str, payload: dict[str, Any], paths: list[str]) -> None:

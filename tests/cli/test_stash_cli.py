@@ -52,7 +52,7 @@ def test_s3_a_name_may_have_slashes_of_its_own(made: Cli) -> None:
 def test_s4_a_type_that_is_missing_or_none_is_refused(made: Cli) -> None:
     missing = made("stash", "create", "limits")
     assert (missing.code, "needs --type TYPE" in missing.err) == (2, True)
-    wrong = made("stash", "create", "limits", "--type", "queue", "--json")
+    wrong = made("stash", "create", "limits", "--type", "heap", "--json")
     assert (wrong.code, wrong.error["code"]) == (1, "INVALID_STASH_TYPE")
 
 

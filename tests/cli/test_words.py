@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.faces.cli import views
+from holdfast.faces.cli import times
 from holdfast.faces.cli.args import Argument, Usage, convert, nearest, parse, seconds
 from holdfast.faces.cli.derive import arguments_of
 from holdfast.kernel.tx import Tx
@@ -42,9 +42,16 @@ def refused(line: str, arguments: tuple[Argument, ...] = TASK) -> Usage:
     return caught.value
 
 
-@pytest.mark.parametrize("line", ["--priority 1 fix it", "fix --priority 1 it", "fix it --priority 1", "fix it -p 1"])
+@pytest.mark.parametrize(
+    "line",
+    ["--priority 1 fix all+of+it", "fix --priority 1 all+of+it", "fix all+of+it --priority 1", "fix all+of+it -p 1"],
+)
 def test_options_may_stand_anywhere(line: str) -> None:
-    assert read(line) == {"title": "fix", "body": "it", "priority": 1}
+    assert read([word.replace("+", " ") for word in line.split()]) == {
+        "title": "fix",
+        "body": "all of it",
+        "priority": 1,
+    }
 
 
 def test_an_option_takes_its_value_after_an_equals_sign_also_an_empty_one_or_one_with_more_of_them() -> None:
@@ -98,7 +105,7 @@ def test_only_flags_can_be_negated() -> None:
 def test_a_required_word_may_be_given_as_its_option_but_not_twice() -> None:
     assert read("--title x") == {"title": "x"}
     assert read("x --body y") == {"title": "x", "body": "y"}
-    assert "'z'" in refused("x y z").message
+    assert "'x y z' the title" in refused("x y z").message
 
 
 def test_an_unknown_option_is_refused_with_what_was_probably_meant() -> None:
@@ -117,7 +124,8 @@ def test_an_option_is_never_cut_short_to_guess_it() -> None:
 def test_what_is_missing_and_what_is_too_much_is_told() -> None:
     assert "TITLE" in refused("").message
     assert "needs a value" in refused("x --priority").message
-    error = refused("fix the parser now")
+    done = (Argument("id", word=True, required=True), Argument("summary", "content", word=True))
+    error = refused("hf-1 the parser now", done)
     assert "'parser now'" in error.message
     assert "quote" in error.hint
 
@@ -139,9 +147,10 @@ def test_the_last_word_may_take_all_that_are_left() -> None:
 
 
 def test_a_number_is_one_or_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "a whole number, not 'high'" in refused("x --priority high").message
-    assert "a whole number, not '1.5'" in refused("x --priority=1.5").message
-    assert len(refused(f"x --priority {'a' * 5000}").message) < 200, "what was given is told, but not all of it"
+    limit = (Argument("limit", "int", "--limit"),)
+    assert "a whole number, not 'high'" in refused("--limit high", limit).message
+    assert "a whole number, not '1.5'" in refused("--limit=1.5", limit).message
+    assert len(refused(f"--limit {'a' * 5000}", limit).message) < 200, "what was given is told, but not all of it"
 
 
 def test_choices_are_told() -> None:
@@ -155,6 +164,12 @@ def test_choices_are_told() -> None:
 def test_a_duration_has_a_unit_or_is_in_seconds(text: str, value: float) -> None:
     assert seconds(text) == value
     assert read(f"x --ttl {text}")["ttl"] == value
+
+
+def test_a_duration_below_zero_says_what_was_meant() -> None:
+    with pytest.raises(Usage, match="--ttl is a length of time, which cannot be '-5m'") as caught:
+        convert(Argument("ttl", "seconds", "--ttl"), "-5m")
+    assert caught.value.hint == "did you mean 5m?"
 
 
 @pytest.mark.parametrize("text", ["", "h", "2y", "1h30m", "soon", "--2"])
@@ -199,9 +214,11 @@ def test_the_ends_of_the_calendar_can_be_shown_in_every_zone(monkeypatch: pytest
         with monkeypatch.context() as patched:
             patched.setenv("TZ", zone)
             time.tzset()
-            shown = {views.moment(end.replace(tzinfo=UTC)) for end in (datetime.min, datetime.max)}
+            times.show_exact(True)
+            shown = {times.moment(end.replace(tzinfo=UTC)) for end in (datetime.min, datetime.max)}
     finally:
         time.tzset()
+        times.show_exact(False)
     assert len(shown & {"9999-12-31 23:59:59Z", "0001-01-01 00:00:00Z"}) == 1, shown
 
 

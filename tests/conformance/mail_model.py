@@ -135,7 +135,7 @@ class MailModel:
         if not receivers:
             raise errors.NotFound
         id = self.next_ids.pop(0) if self.next_ids else "none"
-        fields: dict[str, Any] = {"id": id}
+        fields: dict[str, Any] = {"id": id, "short": f"m{len(self.state.letters) + 1}"}
         fields |= {"thread": thread or id, "sender": sender, "to": addressed, "subject": subject, "body": body}
         fields |= {"type": type, "priority": priority, "ack": ack, "task": None, "answers": answers}
         letter = Letter(fields | {"sent_at": self.now()}, dict.fromkeys(receivers, "unread"), 0, 0)

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.testing import ManualClock
 from holdfast.types import Event, as_time
 from holdfast.types.agents import Agent, Message
-from holdfast.types.stashes import Link, StashType, Trail
+from holdfast.types.stashes import ChannelMessage, Link, QueueState, StashType, Trail
 from holdfast.types.tasks import TaskStatus, TaskType
 
 LEAP = 24 * 3600 * 1_000_000  # microseconds that nobody has seen passing
@@ -136,6 +136,43 @@ class StashRow:
     gone: bool = False  # with its trail
 
 
+@dataclass
+class ItemRow:
+    """An item of a queue."""
+
+    value: Any
+    created: int
+    key: str | None
+    state: QueueState = "ready"
+    deliveries: int = 0
+    token: int | None = None
+    lease: LeaseRow | None = None  # on its delivery, or its delay
+
+
+@dataclass
+class QueueRow:
+    """The items of a queue by number, and the last number."""
+
+    last: int = 0
+    items: dict[int, ItemRow] = field(default_factory=dict)
+
+
+@dataclass
+class ChannelRow:
+    """The messages that a channel has kept, and its cursors."""
+
+    messages: list[ChannelMessage] = field(default_factory=list)
+    cursors: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        return self.messages[-1].number if self.messages else 0
+
+    @property
+    def first(self) -> int:
+        return self.messages[0].number if self.messages else 1
+
+
 class TrailRow(NamedTuple):
     """A trail; of an abandoned one, the state it was in before and the tasks that went with it."""
 
@@ -169,6 +206,8 @@ class State:
     actors: Table[str, int] = field(default_factory=Table)  # those that acted, and when first
     messages: Table[str, Message] = field(default_factory=Table)  # in the order they were sent
     stashes: dict[str, StashRow] = field(default_factory=dict)
+    queues: dict[str, QueueRow] = field(default_factory=dict)  # by stash, once something was put
+    channels: dict[str, ChannelRow] = field(default_factory=dict)  # by stash, once somebody has used it
     trails: Table[str, TrailRow] = field(default_factory=Table)
     ties: Table[tuple[str, str, str], Link] = field(default_factory=Table)  # links as `ws.links` tells them
     cycles: Table[str, dict[int, Any]] = field(default_factory=Table)  # every version, by sequence

@@ -111,6 +111,8 @@ class TaskLedger(Model):
         row = self.as_seen(row)
         lease = self.lease_on(row.id) if row.claimed_by is not None else None
         wait = self.deferral_of(row.id)
+        deferred = wait is not None and wait.deadline > self.time()
+        waits = bool(self._unfinished(row.id) or deferred or self.awaited(row.id))
         return Task(
             id=row.id,
             title=row.title,
@@ -135,7 +137,8 @@ class TaskLedger(Model):
             children=len(children := self._children(row.id)),
             children_done=sum(child.status == "closed" for child in children),
             assigned_to=row.assigned_to,
-            deferred_until=None if wait is None or wait.deadline <= self.time() else as_time(wait.deadline),
+            deferred_until=as_time(wait.deadline) if wait is not None and deferred else None,
+            waiting=row.status == "open" and row.deleted is None and waits,
         )
 
     def warned(self, row: TaskRow) -> Task:

@@ -98,6 +98,36 @@ def test_w6_a_timeline_has_what_each_agent_held_and_how_it_ended(world: World) -
         ada.timeline(since, since)
 
 
+def test_w6_stretches_too_short_for_the_resolution_are_one_with_their_count(world: World) -> None:
+    ws: Any = world.open("ada")
+    since = ws.status().time
+    ids = [ws.tasks.create(f"task {number}").id for number in range(6)]
+    for number, id in enumerate(ids):
+        ws.tasks.claim(id, ttl=600)
+        ws.mail.send("bob", f"hello {number}")
+        world.clock.advance(200 if number == 3 else 5)
+        if number == 1:
+            ws.tasks.block(id, reason="no")
+        else:
+            ws.tasks.complete(id, review=False)
+        world.clock.advance(1)
+    world.clock.advance(100)
+    ws.tasks.claim(ws.tasks.create("still held").id, ttl=600)
+    lane = ws.timeline(since, resolution=60).lanes["ada"]
+    assert [(each.id, each.count, each.how) for each in lane.claims] == [
+        (ids[0], 3, "blocked"),
+        (ids[3], 1, "closed"),
+        (ids[4], 2, "closed"),
+        (lane.claims[-1].id, 1, None),
+    ]
+    assert lane.claims[0].end - lane.claims[0].start == timedelta(seconds=17)
+    assert len(ws.timeline(since).lanes["ada"].claims) == 7
+    assert len(lane.mail) == 2
+    for wrong in (-1, float("nan"), True, 1e300):
+        with pytest.raises(errors.InvalidFilter):
+            ws.timeline(since, resolution=wrong)
+
+
 def test_w8_threads_come_newest_first_with_what_the_caller_has_not_read(world: World) -> None:
     ada: Any = world.open("ada")
     bob: Any = world.open("bob")

@@ -113,7 +113,7 @@ def test_resume_gives_what_is_left_and_says_that_events_are_gone(world: World) -
     mark = ws.revision
     ws.events.compact(mark + 1)
     found = ws.tasks.resume(id)
-    assert (found.compacted, found.notes) == (mark, ("a note",))
+    assert (found.compacted, [note.text for note in found.notes]) == (mark, ["a note"])
     fresh = ws.tasks.create("fresh").id
     assert ws.tasks.resume(fresh).compacted is None
 

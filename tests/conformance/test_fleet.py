@@ -292,6 +292,27 @@ def test_g3_claims_are_counted_by_agent_and_bucket(world: World) -> None:
     assert set(found.agents) == {"ada", "bob"}
 
 
+def test_g3_closed_counts_what_became_closed_and_not_what_waits_for_review(world: World) -> None:
+    ada: Any = world.open("ada")
+    bob: Any = world.open("bob")
+    done, shown, stopped, dropped = make(ada, "done", "shown", "stopped", "dropped")
+    start = ada.status().time
+    for id in (done, shown, stopped):
+        ada.tasks.claim(id)
+    ada.tasks.complete(done, review=False)
+    note = "\u00e6status closed \u00e6closed"  # text that looks like the change
+    ada.tasks.complete(shown, summary=note, review=True)
+    ada.tasks.block(stopped, reason=note)
+    world.clock.advance(60)
+    bob.tasks.cancel(dropped)
+    bob.tasks.close(stopped, reason="not wanted")
+    found = ada.activity(start, start + timedelta(seconds=180), 60)
+    assert (found.total.completed, found.total.closed) == ([2, 0, 0], [1, 2, 0])
+    bob.tasks.approve(shown)
+    found = ada.activity(start, start + timedelta(seconds=180), 60)
+    assert (found.agents["bob"].closed, found.agents["ada"].closed) == ([0, 3, 0], [1, 0, 0])
+
+
 def test_g3_locks_that_are_released_or_expire_are_no_claims(world: World) -> None:
     ws: Any = world.open("ada")
     start = ws.status().time

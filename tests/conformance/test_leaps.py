@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -23,11 +24,13 @@ def there(ws: Any) -> list[str]:
 
 
 def live(world: World, ws: Any, days: float) -> None:
-    """Let days pass while somebody works now and then."""
+    """Let days pass while somebody works now and then, and the backup that a purge waits for is made."""
     for _ in range(round(days * 2)):
         world.clock.advance(DAY / 2)
         there(ws)
         world.settle()
+        if isinstance(ws, holdfast.Workspace):
+            ws._engine.pulse.finish()
 
 
 def closed(ws: Any, title: str = "closed") -> str:
@@ -74,7 +77,7 @@ def test_t16_time_that_passes_deletes_and_purges_also_after_a_leap(world: World)
     live(world, ws, 0.5)
     assert there(ws) == ["(closed)"]
     live(world, ws, 2.5)
-    assert there(ws) == []
+    world.live_until(lambda: there(ws) == [])
 
 
 def test_t16_a_sweep_by_hand_acts_right_after_a_leap(world: World) -> None:
@@ -124,6 +127,7 @@ def test_t16_what_was_retired_together_is_restored_together(world: World) -> Non
     ws.tasks.restore(top)
     assert there(ws) == ["top", "other", "0", "1", "2", "deep", "(lone)"]
     live(world, ws, 8)
+    world.live_until(lambda: "(lone)" not in there(ws))
     assert there(ws) == ["top", "other", "0", "1", "2", "deep"]
     assert ws.check().ok
 
@@ -138,7 +142,8 @@ def test_an_abandoned_trail_keeps_its_stashes_in_a_leap(world: World) -> None:
     ws.trails.restore(trail)
     assert [stash.name for stash in ws.stashes.list(trail=trail)] == ["notes"]
     ws.trails.abandon(trail)
-    live(world, ws, 9)
+    live(world, ws, 7)
+    world.live_until(lambda: "purge" in [event.op for event in ws.events.list(kinds=["stash"])])
     ws.trails.restore(trail)
     assert ws.stashes.list(trail=trail) == []
 
@@ -199,7 +204,7 @@ def test_t16_a_purge_leaves_a_backup_that_has_what_it_removed(world: World, tmp_
     live(world, ws, 31)
     assert (there(ws), backups(folder)) == (["(closed)"], [])
     ws.tasks.delete(ws.tasks.create("later").id)
-    live(world, ws, 7)
+    live(world, ws, 9)
     assert there(ws) == []
     [backup] = backups(folder)
     assert backup.stat().st_mode & 0o777 == 0o600
@@ -208,7 +213,7 @@ def test_t16_a_purge_leaves_a_backup_that_has_what_it_removed(world: World, tmp_
         assert restored.tasks.restore(id).status == "closed"
     other = closed(ws, "other")
     ws.tasks.delete(other)
-    live(world, ws, 8)  # deleted after that backup
+    live(world, ws, 9)  # deleted after that backup
     assert (there(ws), len(backups(folder))) == ([], 2)
     live(world, ws, 23)
     ws._engine.age_out()
@@ -238,6 +243,50 @@ def test_t16_nothing_is_purged_if_the_backup_fails_and_somebody_is_told(
     monkeypatch.setattr(failpoints, "hook", None)
     live(world, ws, 1.5)
     assert there(ws) == []
+
+
+@pytest.mark.capability("local")
+def test_t16_nobody_waits_for_the_backup_before_a_purge(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ws: Any = world.open()
+    closed(ws)
+    live(world, ws, 36)
+    copying, go_on, written = Event(), Event(), Event()
+
+    def hold(name: str) -> None:
+        if name == "backup.copied":
+            copying.set()
+            assert go_on.wait(60)
+
+    def write() -> None:
+        ws.cells.set("run", "cell", 1)
+        written.set()
+
+    monkeypatch.setattr(failpoints, "hook", hold)
+    for _ in range(20):
+        world.clock.advance(DAY / 2)
+        there(ws)
+        if copying.wait(1):
+            break
+    Thread(target=write, daemon=True).start()
+    try:
+        assert written.wait(30), "a write waits for the copy"
+        assert there(ws) == ["(closed)"], "purged before there is a backup"
+    finally:
+        go_on.set()
+    world.live_until(lambda: there(ws) == [])
+    assert len(backups(Path(ws._engine.folder))) == 1
+
+
+def test_t16_short_commands_make_the_backup_before_they_end(tmp_path: Path) -> None:
+    store = Restarted(tmp_path)
+    with store.open() as ws:
+        ws.tasks.delete(ws.tasks.create("deleted").id)
+    for _ in range(10):
+        store.clock.advance(DAY * 0.9)  # less than a leap
+        left = store.look()
+        assert left == ["(deleted)"] or backups(tmp_path)
+    assert left == []
+    assert len(backups(tmp_path)) == 1
 
 
 @pytest.mark.capability("local")

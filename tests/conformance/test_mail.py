@@ -12,8 +12,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from holdfast import errors
+from holdfast import Op, ValueEquals, errors
 from holdfast.types.agents import MailStatus, MailStep, Message
 from tests.conformance.test_task_lists import configure
 from tests.worlds.kinds import World
@@ -62,6 +63,11 @@ def brought(ws: Any, status: str, to: str = "ann") -> Message:
     return found
 
 
+def sent_by(call: Callable[..., Message], *given: Any, **more: Any) -> Message:
+    """A message as every reader gets it: without warnings about the call that sent it."""
+    return replace(call(*given, **more), warnings=())
+
+
 def everything(ws: Any) -> list[Any]:
     """All there is to see of mail, and what could change along with it."""
     events = ws.events.list(limit=1000)
@@ -104,7 +110,7 @@ def test_a3_a_message_says_all_it_was_sent_with_and_is_unread_by_its_receiver(wo
     ws, other = world.open("bob"), world.open("ann")
     task = ws.tasks.create("task")
     world.clock.advance(5)
-    sent = ws.mail.send("ann", "subject", "body\nof two lines", None, task.id, 1, "request", True)
+    sent = sent_by(ws.mail.send, "ann", "subject", "body\nof two lines", None, task.id, 1, "request", True)
     assert (sent.sender, sent.to, sent.subject, sent.body) == ("bob", ("ann",), "subject", "body\nof two lines")
     assert (sent.type, sent.priority, sent.ack, sent.task, sent.answers) == ("request", 1, True, task.id, None)
     assert (sent.thread, sent.sent_at, sent.closed_at) == (sent.id, task.created_at + timedelta(seconds=5), None)
@@ -112,7 +118,7 @@ def test_a3_a_message_says_all_it_was_sent_with_and_is_unread_by_its_receiver(wo
     assert other.mail.get(sent.id) == sent
     assert list(other.mail.inbox()) == list(ws.mail.sent()) == [sent]
     assert (ws.mail.inbox(), other.mail.sent()) == ([], [])
-    plain = ws.mail.send("ann", "plain")
+    plain = sent_by(ws.mail.send, "ann", "plain")
     assert (plain.body, plain.type, plain.priority, plain.ack, plain.task) == ("", "notify", 2, False, None)
 
 
@@ -164,16 +170,62 @@ def test_a3_messages_go_to_names_that_nobody_has_heard_of_yet(world: World) -> N
     assert subjects(world.open("later").mail.inbox()) == ["welcome"]
 
 
+def test_a3_a_recipient_that_was_not_seen_is_warned_about_with_the_nearest_name(world: World) -> None:
+    ws = world.open("bob")
+    ws.agents.register("ann")
+    ws.agents.register("carl")
+    sent = ws.mail.send(["ann", "bob", "anne"], "plan")
+    assert sent.warnings == ("anne has not been seen here; known: ann, bob, carl (did you mean ann?)",)
+    assert ws.mail.get(sent.id).warnings == ()
+    assert ws.mail.reply(sent.id, "and?").warnings == sent.warnings, "it goes to the same"
+    assert ws.mail.send("zoe", "hello").warnings == ("zoe has not been seen here; known: ann, bob, carl",)
+    assert ws.mail.send("*", "to all").warnings == ()
+    done = ws.txn([], [Op("mail.send", {"to": "anne", "subject": "plan"})])
+    assert done.results[0].warnings == sent.warnings
+
+
+# --- short ids -------------------------------------------------------------------------------------------------------
+
+
+def test_a3_a_message_is_known_by_its_number_and_by_an_unambiguous_prefix(world: World) -> None:
+    ws, ann = world.open("bob"), world.open("ann")
+    first, second = ws.mail.send("ann", "one"), ws.mail.send("ann", "two")
+    assert (first.short, second.short) == ("m1", "m2")
+    for name in ("m2", second.id[:-1], second.id[:24]):
+        assert ws.mail.get(name).id == second.id
+        assert [message.id for message in ws.mail.thread(name)] == [second.id]
+        assert ws.mail.history(name)[0].message == second.id
+    assert ann.mail.ack("m1").status == {"ann": "acknowledged"}
+    assert ann.mail.reply("m1", "yes").answers == first.id
+    assert ws.mail.send("cy", "look", thread="m1").thread == first.id
+    assert ws.mail.close("m1").closed_at is not None
+    assert ws.txn([ValueEquals("message", "m2", "open")], []).succeeded
+
+
+def test_a3_an_ambiguous_or_unknown_short_id_is_refused_and_a_thread_may_look_like_one(world: World) -> None:
+    ws = world.open("bob")
+    first, second = ws.mail.send("ann", "one"), ws.mail.send("ann", "two", thread="m1 of the plan")
+    shared = first.id[:13]
+    assert second.id.startswith(shared)
+    error = refused(ws, errors.InvalidID, ws.mail.get, shared)
+    assert error.candidates == sorted([first.id, second.id])
+    for name in ("m0", "m3", "m", "M1", first.id[:7], f"{first.id}0", "m" + "9" * 30, "0" * 9):
+        refused(ws, errors.MessageNotFound, ws.mail.get, name)
+    named = ws.mail.send("ann", "three", thread="m7")
+    assert named.thread == "m7"
+    assert [message.id for message in ws.mail.thread("m7")] == [named.id]
+
+
 # --- threads and replies ---------------------------------------------------------------------------------------------
 
 
 def test_a3_a_thread_is_read_oldest_first_by_its_name_or_the_id_of_any_of_its_messages(world: World) -> None:
     ws, ann = world.open("bob"), world.open("ann")
-    first = ws.mail.send("ann", "plan")
-    other = ws.mail.send("ann", "plan", thread="release 1.0")
-    answer = ann.mail.reply(first.id, "yes")
-    last = ws.mail.reply(answer.id, "good")
-    joined = ann.mail.send("cy", "me too", thread="release 1.0")
+    first = sent_by(ws.mail.send, "ann", "plan")
+    other = sent_by(ws.mail.send, "ann", "plan", thread="release 1.0")
+    answer = sent_by(ann.mail.reply, first.id, "yes")
+    last = sent_by(ws.mail.reply, answer.id, "good")
+    joined = sent_by(ann.mail.send, "cy", "me too", thread="release 1.0")
     for id in (first.id, answer.id, last.id):
         assert list(ws.mail.thread(id)) == [first, answer, last]
     for id in ("release 1.0", other.id, joined.id):
@@ -196,17 +248,17 @@ def test_a3_whichever_message_names_the_thread_a_message_is_found_in_its_thread(
 def test_a3_a_reply_goes_to_the_sender_in_the_same_thread_and_acknowledges_nothing(world: World) -> None:
     ws, ann = world.open("bob"), world.open("ann")
     task = ws.tasks.create("task")
-    first = ws.mail.send(["ann", "cy"], "plan", task=task.id, priority=0, thread="plans")
-    answer = ann.mail.reply(first.id, "agreed")
+    first = sent_by(ws.mail.send, ["ann", "cy"], "plan", task=task.id, priority=0, thread="plans")
+    answer = sent_by(ann.mail.reply, first.id, "agreed")
     assert (answer.sender, answer.to, answer.answers) == ("ann", ("bob",), first.id)
     assert (answer.thread, answer.task, answer.priority) == ("plans", task.id, 0)
     assert (answer.subject, answer.type, answer.ack) == ("Re: plan", "notify", False)
     assert answer.status == {"bob": "unread"}
     assert ws.mail.get(first.id) == first, "who has answered has not acknowledged"
-    again = ws.mail.reply(answer.id, "then go", "handoff-ready", 4, True, ["cy", "dee"], sender="eve")
+    again = sent_by(ws.mail.reply, answer.id, "then go", "handoff-ready", 4, True, ["cy", "dee"], sender="eve")
     assert (again.subject, again.sender, again.to) == ("Re: plan", "eve", ("cy", "dee"))
     assert (again.type, again.priority, again.ack, again.answers) == ("handoff-ready", 4, True, answer.id)
-    assert ann.mail.reply(first.id, "so", subject="another word").subject == "another word"
+    assert sent_by(ann.mail.reply, first.id, "so", subject="another word").subject == "another word"
 
 
 def test_a3_a_reply_to_ones_own_goes_to_those_who_received_it(world: World) -> None:
@@ -377,7 +429,7 @@ def test_f11_history_has_every_step_with_who_took_it_and_what_they_said(world: W
 def test_a3_reading_is_not_acknowledging_and_writes_nothing(world: World) -> None:
     ws, ann = world.open("bob"), world.open("ann")
     task = ws.tasks.create("task")
-    sent = ws.mail.send(["ann", "bob"], "subject", "words", thread="talk", task=task.id)
+    sent = sent_by(ws.mail.send, ["ann", "bob"], "subject", "words", thread="talk", task=task.id)
     before = everything(ws)
     for reader in (ann, ws):
         assert reader.mail.get(sent.id) == sent
@@ -528,27 +580,27 @@ def test_a3_a_watch_hears_of_mail_what_changed(world: World) -> None:
 def test_a4_a_message_hangs_on_its_task_and_so_do_the_answers_to_it(world: World) -> None:
     ws = world.open("bob")
     task, other = ws.tasks.create("task"), ws.tasks.create("other")
-    first = ws.mail.send("ann", "about it", task=task.id)
-    ws.mail.send("ann", "about the other", task=other.id)
-    ws.mail.send("ann", "about nothing", thread=first.id)
-    answer = ws.mail.reply(first.id, "yes", sender="ann")
+    first = sent_by(ws.mail.send, "ann", "about it", task=task.id)
+    sent_by(ws.mail.send, "ann", "about the other", task=other.id)
+    sent_by(ws.mail.send, "ann", "about nothing", thread=first.id)
+    answer = sent_by(ws.mail.reply, first.id, "yes", sender="ann")
     assert list(ws.mail.about(task.id)) == [first, answer]
     assert list(all_pages(lambda **given: ws.mail.about(task.id, **given), limit=1)) == [first, answer]
     assert list(ws.tasks.resume(task.id).messages) == [first, answer]
     assert ws.mail.about(ws.tasks.create("silent").id) == []
     ws.tasks.delete(task.id)
     assert list(ws.mail.about(task.id)) == [first, answer], "what was said of it stays"
-    refused(ws, errors.TaskNotFound, lambda: ws.mail.send("ann", "subject", task=task.id))
-    assert ws.mail.reply(answer.id, "and yet").task == task.id
+    refused(ws, errors.TaskNotFound, lambda: sent_by(ws.mail.send, "ann", "subject", task=task.id))
+    assert sent_by(ws.mail.reply, answer.id, "and yet").task == task.id
 
 
 def test_a4_a_thread_goes_on_after_its_task_was_purged(world: World) -> None:
     ws = world.open("bob")
     task = ws.tasks.create("task")
-    first = ws.mail.send("ann", "about it", task=task.id)
+    first = sent_by(ws.mail.send, "ann", "about it", task=task.id)
     ws.tasks.delete(task.id)
     ws.tasks.purge(task.id)
-    answer = ws.mail.reply(first.id, "it is gone", sender="ann")
+    answer = sent_by(ws.mail.reply, first.id, "it is gone", sender="ann")
     assert (answer.thread, list(ws.mail.thread(first.id))) == (first.thread, [first, answer])
 
 
@@ -604,14 +656,14 @@ def test_a4_where_threads_are_closed_first_a_task_can_still_be_cancelled_or_sent
         if status == "blocked":
             ws.tasks.claim(task.id)
             ws.tasks.block(task.id)
-        message = ws.mail.send("ann", "subject", task=task.id)
+        message = sent_by(ws.mail.send, "ann", "subject", task=task.id)
         assert ws.tasks.cancel(task.id).status == "closed"
         assert ws.mail.get(message.id) == message
     task = ws.tasks.claim(ws.tasks.create("task").id)
-    ws.mail.send("ann", "subject", task=task.id)
+    sent_by(ws.mail.send, "ann", "subject", task=task.id)
     assert ws.tasks.complete(task.id, review=True).status == "pending_merge"
     free = ws.tasks.claim(ws.tasks.create("nobody spoke of it").id)
-    ws.mail.send("ann", "about nothing")
+    sent_by(ws.mail.send, "ann", "about nothing")
     assert ws.tasks.complete(free.id).status == "closed"
 
 

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, run_state_machine_as_test
+from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError
 from holdfast.types import as_time
@@ -68,9 +69,12 @@ kind = st.sampled_from(("notify", "request", "decision-required", "objection", "
 
 
 def told(call: Callable[[], Any]) -> Any:
-    """An answer or a refusal in a form that can be compared."""
+    """An answer or a refusal in a form that can be compared; who is unknown is warned about elsewhere."""
     try:
-        return call()
+        answer = call()
+        if isinstance(answer, list):
+            return [replace(each, warnings=()) if isinstance(each, Message) else each for each in answer]
+        return replace(answer, warnings=()) if isinstance(answer, Message) else answer
     except Stop:
         return "stopped"
     except HoldfastError as error:

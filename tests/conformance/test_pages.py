@@ -45,6 +45,26 @@ def _stash(ws: Workspace) -> None:
         ws.stashes.set_value(stash.id, {"text": f"{number}{LARGE}"})
 
 
+def _queue(ws: Workspace) -> None:
+    queue = ws.stashes.create("large", "queue")
+    for number in range(VALUES):
+        ws.queues.put(queue.id, f"{number}{LARGE}")
+
+
+def _channel(ws: Workspace) -> None:
+    channel = ws.stashes.create("large", "channel")
+    ws.channels.subscribe(channel.id, "a", after=0)
+    for number in range(VALUES):
+        ws.channels.publish(channel.id, f"{number}{LARGE}")
+        ws.channels.subscribe(channel.id, f"b {number}")
+
+
+def _read(ws: Workspace, at: str | None) -> Page[Any]:
+    if at is not None:
+        ws.channels.ack((None, "large"), int(at), "a")
+    return ws.channels.read((None, "large"), "a", limit=1000)
+
+
 def _tasks(ws: Workspace) -> None:
     for number in range(TEXTS):
         ws.tasks.create(f"long {number}", body=LONG)
@@ -145,6 +165,14 @@ LISTS: Final[dict[str, tuple[Callable[[Workspace], None], int, Call]]] = {
         _stash,
         VALUES + 1,
         lambda ws, at: ws.stashes.history(ws.stashes.list()[0].id, after=_number(at)),
+    ),
+    "queues.list": (_queue, VALUES, lambda ws, at: ws.queues.list((None, "large"), limit=1000, after=int(at or 0))),
+    "channels.read": (_channel, VALUES, _read),
+    "channels.list": (_channel, VALUES, lambda ws, at: ws.channels.list((None, "large"), after=int(at or 0))),
+    "channels.subscribers": (
+        _channel,
+        VALUES + 1,
+        lambda ws, at: ws.channels.subscribers((None, "large"), limit=2, after=at or ""),
     ),
     "tasks.list": (_tasks, TEXTS, lambda ws, at: ws.tasks.list(sort="created", limit=1000, cursor=at)),
     "tasks.ready": (_tasks, TEXTS, lambda ws, at: ws.tasks.ready(limit=1000, cursor=at)),

@@ -43,6 +43,7 @@ def test_t8_a_parent_is_ready_with_the_event_of_its_last_child_and_its_version_s
     epic, one, two = family(ws)
     before = ws.tasks.get(epic)
     assert (ready(ws), before.children, before.children_done) == (["one", "two"], 2, 0)
+    assert (before.waiting, ws.tasks.get(one).waiting) == (True, False)
     reason = ws.tasks.explain(epic).reasons[0]
     assert (reason.code, reason.ids) == ("children", (one, two))
     ws.tasks.complete(ws.tasks.claim_next().id)
@@ -51,6 +52,7 @@ def test_t8_a_parent_is_ready_with_the_event_of_its_last_child_and_its_version_s
     assert ready(ws) == ["epic"]
     after = ws.tasks.get(epic)
     assert (after.version, after.revision, after.children_done) == (before.version, before.revision, 2)
+    assert not after.waiting
     newest = ws.events.list(limit=1000)[-1]
     assert (newest.id, newest.data["parent_ready"]) == (two, [None, epic])
     assert ws.tasks.claim_next().id == epic

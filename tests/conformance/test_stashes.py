@@ -100,7 +100,7 @@ def test_s3_what_is_no_id_is_an_invalid_id(world: World, id: Any) -> None:
 # --- types and values ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stash_type", ["", "queue", "Lock", None, 7, ["lock"]], ids=repr)
+@pytest.mark.parametrize("stash_type", ["", "heap", "Lock", None, 7, ["lock"]], ids=repr)
 def test_s4_an_unknown_type_is_refused(world: World, stash_type: Any) -> None:
     ws = world.open()
     refused(ws, errors.InvalidStashType, lambda: ws.stashes.create("it", stash_type))
@@ -424,7 +424,7 @@ def test_s7_a_filter_of_the_wrong_type_or_name_is_refused(world: World, wrong: d
     for more in ({"name": 7}, {"trail": ["t"]}):
         refused(ws, errors.InvalidFilter, partial(ws.stashes.list, **more))
     with pytest.raises(errors.InvalidStashType):
-        ws.stashes.list("queue")  # type: ignore[arg-type]
+        ws.stashes.list("heap")  # type: ignore[arg-type]
     with pytest.raises((errors.Invalid, TypeError)):
         ws.stashes.list(colour="red")  # type: ignore[call-arg]
 

@@ -539,7 +539,7 @@ def test_t16_it_runs_by_itself_at_most_once_a_day(world: World) -> None:
     for _ in range(16):
         world.clock.advance(0.5 * DAY)
         there(ws)
-    assert there(ws) == []
+    world.live_until(lambda: there(ws) == [])
     revision = ws.revision
     world.clock.advance(100 * DAY)
     assert (there(ws), ws.revision) == ([], revision)
@@ -555,11 +555,12 @@ def test_t16_more_than_a_transaction_takes_are_all_retired(world: World) -> None
     assert ws.tasks.sweep_retention() == Retired(450, 0)
     assert ws.revision == revision + 3
     world.clock.advance(0.5 * DAY)  # by itself: a part now, the next a second later
-    counts = [ws.tasks.list(include_deleted=True, total=True).total]
-    for _ in range(3):
-        world.clock.advance(1)
+    counts = [450]
+    while counts[-1]:
+        world.live_until(lambda: bool(ws.tasks.list(include_deleted=True, total=True).total < counts[-1]))
         counts.append(ws.tasks.list(include_deleted=True, total=True).total)
-    assert counts == [250, 50, 0, 0]
+        world.clock.advance(1)
+    assert {*counts} <= {450, 250, 50, 0}, "the pulse of a replica may take two parts between two looks"
 
 
 @pytest.mark.parametrize(
@@ -578,7 +579,7 @@ def test_t16_the_configuration_changes_the_days_or_ends_it(world: World, days: s
     ws.tasks.delete(ws.tasks.create("deleted").id)
     configure(world, ws, f"task_store: {{{days}}}")
     world.clock.advance(31 * DAY)
-    assert there(ws) == left  # by itself
+    world.live_until(lambda: there(ws) == left)  # by itself
     assert (ws.tasks.sweep_retention(), there(ws)) == (Retired(0, 0), left)
 
 

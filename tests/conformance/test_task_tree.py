@@ -137,8 +137,8 @@ def test_t7_a_childs_change_never_changes_its_parent(world: World) -> None:
     ]
     for step in steps:
         step(ids["child"])
-        counts = {"children": parent.children, "children_done": parent.children_done}
-        assert msgspec.structs.replace(ws.tasks.get(ids["parent"]), **counts) == parent
+        follows = {"children": parent.children, "children_done": parent.children_done, "waiting": parent.waiting}
+        assert msgspec.structs.replace(ws.tasks.get(ids["parent"]), **follows) == parent
 
 
 def test_t7_a_parent_is_ready_only_while_no_child_is_worked_on_wherever_that_child_moves(world: World) -> None:

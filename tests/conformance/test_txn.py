@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 import holdfast
@@ -64,6 +65,47 @@ def test_c16_conditions_on_the_lock_of_a_cell_are_not_those_on_the_cell(world: W
     assert true(ws, VersionEquals("cell-lock", key, grant.token), NotExists("lock", "cell"))
     ws.cells.release_lock("run", "cell", "me")
     assert true(ws, NotExists("cell-lock", key))
+
+
+@pytest.mark.kinds("drawn")
+def test_c16_conditions_on_a_lock_stash_see_its_token_and_its_holder_and_not_its_version(world: World) -> None:
+    ws = world.open()
+    trail = ws.trails.create("trail").id
+    door = ws.stashes.create("door", "lock", trail=trail).id
+    assert true(ws, Exists("stash", door), NotExists("stash-lock", door), NotExists("stash-lock", "/door"))
+    grant = ws.stashes.acquire(door, "me", ttl=10)
+    for key in (door, f"{trail}/door"):
+        assert true(ws, VersionEquals("stash-lock", key, grant.token), ValueEquals("stash-lock", key, "me"))
+    assert not true(ws, VersionEquals("stash-lock", door, ws.stashes.get(door).version))
+    world.clock.advance(10)
+    assert true(ws, NotExists("stash-lock", door))
+
+
+@pytest.mark.kinds("drawn")
+def test_c16_conditions_on_a_link_know_it_by_what_it_links_and_those_on_a_template_by_its_name(world: World) -> None:
+    ws = world.open()
+    trail, task = ws.trails.create("trail").id, ws.tasks.create("task").id
+    key = ("belongs_to", task, trail)
+    assert true(ws, NotExists("link", key))
+    link = ws.links.create(*key)  # type: ignore[arg-type]
+    assert true(ws, Exists("link", key), VersionEquals("link", key, 1), ValueEquals("link", key, link.id))
+    assert not true(ws, Exists("link", ("belongs_to", trail, task)))
+    result = ws.txn([Exists("link", key)], [Op("trails.remove", {"trail": trail, "task": task})])
+    assert (result.succeeded, true(ws, NotExists("link", key))) == (True, True)
+    assert true(ws, NotExists("template", "review"))
+    for title in ("Review {what}", "Read {what}"):
+        ws.tasks.set_template("review", {"title": title}, {"what": None})
+    template = msgspec.json.decode(msgspec.json.encode(ws.tasks.get_template("review")))
+    del template["name"]
+    assert true(ws, VersionEquals("template", "review", 2), ValueEquals("template", "review", template))
+    assert not true(ws, VersionEquals("template", "review", 1))
+    ws.tasks.delete_template("review")
+    assert true(ws, NotExists("template", "review"))
+    for bad in (Exists("link", "id"), Exists("link", ("belongs_to", task)), Exists("template", ("a", "b"))):
+        with pytest.raises(errors.InvalidFilter):
+            true(ws, bad)
+    with pytest.raises(errors.InvalidType):
+        true(ws, Exists("link", ("likes", task, trail)))
 
 
 def test_c16_a_condition_does_not_see_what_is_past_its_deadline(world: World) -> None:

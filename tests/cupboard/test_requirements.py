@@ -130,7 +130,7 @@ def test_r2_2_the_type_is_a_text(shelf: Shelf) -> None:
 
 
 def test_r2_3_an_unknown_type_is_refused_and_a_type_stays(shelf: Shelf) -> None:
-    for unknown in ("", "queue", "Lock"):
+    for unknown in ("", "heap", "Lock"):
         with pytest.raises(errors.InvalidStashType):
             shelf.stashes.set("", Stash("it", unknown))
     stash = shelf.stash()

@@ -74,7 +74,7 @@ def test_r9_2_type_name_limit_and_offset_filter_in_both_spellings(shelf: Shelf) 
         ({"offset": 3}, "d"),
         ({"Offset": 1, "Limit": 2}, "bc"),
         ({"offset": 9}, ""),
-        ({"stash_type": "queue"}, ""),
+        ({"stash_type": "heap"}, ""),
     ):
         assert "".join(names(shelf.stashes.fetch(wanted))) == found, wanted
     for wrong in ({"stash_type": 1}, {"name": ["b"]}, {"limit": "2"}, {"limit": True}, {"offset": -1}, {"TrailID": 1}):

@@ -21,7 +21,7 @@ from holdfast.faces.cli.commands.help import TASKS, row, usage
 from holdfast.faces.cli.examples import examples_of
 from holdfast.operation import REGISTRY, Operation
 from holdfast.types.tasks import TaskStatus
-from tests.docs.session import record
+from tests.docs.session import HOUR, SHORT, record
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -193,7 +193,8 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "errors": (ROOT / "docs/errors.md", error_table),
     "states": (ROOT / "docs/tasks.md", state_table),
     "mail steps": (ROOT / "docs/mail.md", mail_steps),
-    "session": (ROOT / "README.md", record),
+    "session": (ROOT / "README.md", lambda: record(SHORT)),
+    "hour": (ROOT / "docs/quickstart.md", lambda: record(HOUR)),
     "commands": (ROOT / "docs/cli.md", commands),
 }
 

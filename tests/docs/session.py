@@ -1,7 +1,7 @@
-"""The recorded terminal session of the README: real commands, run in a new project, and what they printed.
+"""The recorded terminal sessions of the documents: real commands, run in a new project, and what they printed.
 
-Ids and times differ from run to run, so fixed ones replace them: a deadline is half an hour after everything else.
-Nothing else is changed. Two agents share the project: `ada` and `ben`.
+Ids and times differ from run to run, so fixed ones replace them: a deadline is half an hour ahead.
+Nothing else is changed. In the README the agents `ada` and `ben` share the project, in the quickstart maya and ada.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-LINES = (
+SHORT = (
     "holdfast init",
     "holdfast create 'write the parser' --tag backend --priority 1",
     "holdfast create 'test the parser' --tag backend",
@@ -27,32 +27,65 @@ LINES = (
     "holdfast next --actor ben",
     "holdfast log --summary",
 )
-IDS = ("hf-7k2q", "hf-3m9x")
+HOUR = (
+    "holdfast init",
+    "export HOLDFAST_ACTOR=maya",
+    "holdfast create 'Fix the login page' --type bug --priority 1 --tag web",
+    "holdfast create 'Write the manual'",
+    "holdfast create 'Print the manual' --depends-on {second}",
+    "holdfast list",
+    "holdfast ready",
+    "holdfast claim {first}",
+    "holdfast note {first} 'The cookie is gone after a redirect.'",
+    "holdfast ref add {first} fix/login",
+    "holdfast assign {second} ada",
+    "holdfast mail send ada 'Which chapters?' 'The old manual has nine.' --type request --task {second}",
+    "holdfast mail inbox --actor ada",
+    "holdfast mail reply m1 'All but the last two.' --actor ada",
+    "holdfast mail action m1 --actor ada",
+    "holdfast mail thread m1",
+    "holdfast next --actor ada",
+    "holdfast show {second}",
+    "holdfast status",
+    "holdfast done {first} 'The cookie is set again after the redirect.'",
+    "holdfast show {first}",
+    "holdfast close {second} 'Ada wrote seven chapters.' --actor ada",
+    "holdfast search cookie",
+    "holdfast ready",
+    "holdfast log --summary",
+)
+NAMES = ("first", "second", "third")
+IDS = ("hf-7k2q", "hf-3m9x", "hf-5t4w")
 FIXED = {
-    r"until \d{4}-\d\d-\d\d([ T])\d\d:\d\d:\d\d(\.\d+)?": r"until 2026-03-01\g<1>13:00:00",
-    r"since \d{4}-\d\d-\d\d([ T])\d\d:\d\d:\d\d(\.\d+)?": r"since 2026-03-01\g<1>12:30:00",
+    r"for another \d+ (s|min)": "for another 30 min",
+    r"claimed by ada for \d+ s": "claimed by ada for 5 s",
+    r"\d+ (?:s|min)  \d+ min left": "5 min  30 min left",
+    r"(claimed +\w+) for \d+ s": r"\1 for 5 s",
+    r"\b\d+ (?:s|min) ago\b": "just now",
     r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b": "01a1e099-10c0-7368-a282-4e0add882b97",
 }
 
 
-def record() -> str:
-    """The session as text."""
+def record(lines: tuple[str, ...]) -> str:
+    """A session as text."""
     with tempfile.TemporaryDirectory() as home:
         project = Path(home) / "shop"
         project.mkdir()
         subprocess.run(["git", "init", "--quiet"], cwd=project, check=True)
-        return "\n".join(["```console", *_play(project, Path(home)), "```"])
+        return "\n".join(["```console", *_play(lines, project, Path(home)), "```"])
 
 
-def _play(project: Path, home: Path) -> list[str]:
+def _play(typed: tuple[str, ...], project: Path, home: Path) -> list[str]:
     found: list[str] = []
     lines: list[str] = []
-    for line in LINES:
-        names = dict(zip(("first", "second"), found, strict=False))
-        output = _run(line.format(**names), project, home)
+    exported = ""
+    for line in typed:
+        if line.startswith("export "):
+            exported = f"{line}; "
+        output = _run(exported + line.format(**dict(zip(NAMES, found, strict=False))), project, home)
         if line.startswith("holdfast create"):
             found.append(output.split()[0])
-        shown = dict(zip(("first", "second"), IDS, strict=True))
+        shown = dict(zip(NAMES, IDS, strict=True))
         lines += [f"$ {line.format(**shown)}", *_shown(output, found, project).splitlines()]
     return lines
 
@@ -81,4 +114,4 @@ def _shown(output: str, ids: list[str], project: Path) -> str:
 
 
 if __name__ == "__main__":
-    print(record())
+    print(record(HOUR))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
@@ -26,7 +24,6 @@ def test_every_test_that_the_sources_name_exists() -> None:
     assert named - defined == set()
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {row[1]}"[:40])
-def test_every_statement_says_how_it_is_met_and_what_shows_it(row: list[str]) -> None:
-    assert len(row) == 5, row
-    assert all(row[:4]), row
+def test_every_statement_says_how_it_is_met_and_what_shows_it() -> None:
+    assert len(ROWS) > 200
+    assert [row for row in ROWS if len(row) != 5 or not all(row[:4])] == []

@@ -19,7 +19,7 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.faces.cli import main
-from holdfast.kernel.store_files import FILE, MARK
+from holdfast.kernel.store_files import FILE, MARK, StoreFiles
 from tests.amounts import amount
 
 FLIPS = amount(60, 2000)
@@ -157,6 +157,104 @@ def test_another_store_moved_into_the_folder_is_not_measured_by_the_first(folder
 def test_a_mark_that_cannot_be_read_says_nothing(folder: Path, mark: bytes) -> None:
     (folder / MARK).write_bytes(mark)
     assert count(folder) == WRITES
+
+
+# --- the note itself is removed --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def killed(on_disk: Path) -> Path:
+    """What a killed process leaves, where it was: a copy would be other files."""
+    crashed(on_disk / "store", 5)
+    return on_disk / "store"
+
+
+@pytest.mark.parametrize("gone", [[WAL, MARK], [WAL, f"{FILE}-shm", MARK], [MARK]])
+def test_a_note_that_was_removed_after_a_crash_is_missed(
+    killed: Path, gone: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the log it takes every commit since the last checkpoint, and nothing else would tell."""
+    for name in gone:
+        (killed / name).unlink()
+    for _ in range(2):  # the refusal is not forgotten
+        with pytest.raises(errors.Corrupt, match=f"{MARK} in .* was removed.*commits are lost"):
+            holdfast.open(killed, actor="me")
+    for command in (["list"], ["doctor"], ["create", "x"], ["init"], ["upgrade"]):
+        assert main(["--dir", str(killed), *command]) == (1 if command == ["doctor"] else errors.Corrupt.exit_code)
+        told = "".join(capsys.readouterr())
+        assert f"{MARK} in {killed} was removed" in told
+        assert "holdfast backup --damaged FILE" in told
+    assert not (killed / MARK).exists()
+    if gone != [MARK]:  # not even the commit that made the store is left
+        with pytest.raises(errors.Corrupt, match="nothing is left to save"):
+            holdfast.salvage(killed, tmp_path / "saved")
+    else:
+        holdfast.salvage(killed, tmp_path / "saved")
+        holdfast.restore(tmp_path / "saved", tmp_path / "restored")
+        assert count(tmp_path / "restored") == 5
+    with pytest.raises(errors.Corrupt, match="was removed"):  # nor by saving what is left
+        holdfast.open(killed, actor="me")
+
+
+def test_stores_that_come_without_a_note_are_not_refused(killed: Path, tmp_path: Path) -> None:
+    """A fresh one, a restored one, one that was copied or moved without it, one put in the place of another."""
+    fresh = tmp_path / "fresh"
+    with holdfast.open(fresh, actor="me") as ws:
+        ws.cells.set("run", "count", 5)
+        ws.backup(tmp_path / "backup")
+    for name in (FILE, MARK):  # started anew by hand: only the locks are left
+        (fresh / name).unlink()
+    holdfast.restore(tmp_path / "backup", fresh)
+    assert (fresh / MARK).exists()
+    assert count(fresh) == 5
+    moved, copied = tmp_path / "moved", tmp_path / "copied"
+    shutil.copytree(fresh, copied)
+    (copied / MARK).unlink()
+    assert count(copied) == 5
+    moved.mkdir()
+    (fresh / FILE).rename(moved / FILE)
+    assert count(moved) == 5
+    shutil.copy(moved / FILE, killed / "another")
+    for name in (FILE, WAL, f"{FILE}-shm", MARK):
+        (killed / name).unlink()
+    (killed / "another").rename(killed / FILE)
+    assert count(killed) == 5
+
+
+def test_a_note_removed_while_somebody_has_the_store_open_is_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    with holdfast.open(folder, actor="me") as ws, holdfast.open(folder, actor="me") as other:
+        ws.cells.increment("run", "count")
+        other.cells.increment("run", "count")
+        (folder / MARK).unlink()
+        assert count(folder) == 2  # a third one may open it: these two saw it whole
+        for each in (ws, other):
+            each.cells.increment("run", "count")
+            noted = StoreFiles(str(folder)).marked()
+            assert noted is not None
+            assert noted.revision == ws.revision
+    assert count(folder) == 4
+
+
+def test_nothing_left_to_save_is_said_of_a_store_whose_first_log_is_gone(
+    killed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not that an older program made it."""
+    for name in (WAL, f"{FILE}-shm"):
+        (killed / name).unlink()
+    for empty in (False, True):
+        if empty:
+            (killed / FILE).write_bytes(b"")
+        with pytest.raises(errors.Corrupt, match="lacks commits"):
+            holdfast.open(killed, actor="me")
+        with pytest.raises(errors.Corrupt, match=r"is empty: all commits were in .*, so nothing is left to save"):
+            holdfast.salvage(killed, tmp_path / "saved")
+        assert main(["--dir", str(killed), "backup", "--damaged", str(tmp_path / "saved")]) == errors.Corrupt.exit_code
+        assert main(["--dir", str(killed), "doctor"]) == 1
+        told = "".join(capsys.readouterr())
+        assert "nothing is left to save" in told
+        assert "upgrade" not in told
+    assert not (tmp_path / "saved").exists()
 
 
 def test_what_is_left_can_be_saved_and_no_token_is_granted_again(

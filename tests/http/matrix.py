@@ -146,6 +146,8 @@ def _known(ws: Workspace, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
         **{"tasks.id": task, "routes.id": task, "mail.task": task, "tasks.name": "release", "agents.name": "gone"},
         **{
             "stashes.id": held.name,
+            "queues.id": found["queues.put"]["id"],
+            "channels.id": found["channels.publish"]["id"],
             "stashes.token": held.token,
             "stashes.name": "known",
             "stashes.table": "trails",

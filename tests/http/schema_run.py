@@ -152,6 +152,25 @@ class World:
         known = self.stash("lock")
         return {**known, "token": self.ws.stashes.acquire(known["id"], ttl=60).token}
 
+    def queue(self, *, taken: bool = False) -> dict[str, Any]:
+        """A queue with an item, which who calls may have taken, and a dead letter."""
+        known = self.stash("queue")
+        self.ws.stashes.set_value(known["id"], {"max_deliveries": 1})
+        self.ws.queues.put_all(known["id"], [1, 2])
+        for wanted in (True, taken):
+            item = self.ws.queues.take(known["id"], ttl=60) if wanted else None
+            known["token"] = 1 if item is None else item.token
+            if item is not None and item.number == 1:
+                self.ws.queues.nack(known["id"], known["token"])
+        return {**known, "values": [1], "state": "dead", "number": 1, "after": 0, "key": "key", "ttl": 60, "delay": 1}
+
+    def channel(self) -> dict[str, Any]:
+        """A channel with messages, to which who calls has subscribed."""
+        known = self.stash("channel")
+        self.ws.channels.publish(known["id"], 1)
+        self.ws.channels.subscribe(known["id"], after=0)
+        return {**known, "number": 1, "after": 0, "subscriber": ACTOR, "wait": 0}
+
     def link(self) -> dict[str, Any]:
         """A link, and the ends of one that is yet to be made."""
         made = self.ws.links.create("child_of", self.task()["id"], self.task()["id"])
@@ -208,6 +227,10 @@ GUIDES: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
     "mail": World.mail,
     "paths": World.path,
     "stashes": World.stash,
+    "queues": World.queue,
+    "channels": World.channel,
+    "channels.subscribers": lambda w: {**w.channel(), "after": ""},
+    **dict.fromkeys((f"queues.{op}" for op in ("refresh", "ack", "nack")), lambda w: w.queue(taken=True)),
     "trails": World.trail,
     "cycles": World.cycle,
     "links": World.link,

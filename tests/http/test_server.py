@@ -366,3 +366,71 @@ def test_c9_no_answer_event_or_error_has_a_bare_control_character(server: Runnin
         line = next(line for line in stream.iter_lines() if line.startswith('data: {"revision'))
     assert json.loads(line.removeprefix("data: "))["data"]["value"] == NASTY
     assert not OBEYED.search(line)
+
+
+def test_a_read_that_the_client_has_already_is_304_and_follows_what_is_answered(server: Running) -> None:
+    """C10: the ETag of a read covers its answer: a parent's progress changes without its version."""
+    parent = server.call("POST", "/api/tasks", json={"title": "parent"}).json()["id"]
+    child = server.call("POST", "/api/tasks", json={"title": "child", "parent_id": parent}).json()["id"]
+    agent = {"x-agent-id": "ann"}
+
+    def get(path: str, tag: str = "") -> httpx.Response:
+        return server.call("GET", path, headers=agent | ({"if-none-match": tag} if tag else {}))
+
+    for path in (f"/api/tasks/{parent}", "/api/tasks", "/api/tasks?limit=1&status=open,blocked"):
+        first = get(path)
+        tag = first.headers["etag"]
+        again = get(path, f'"other", W/{tag}')
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+        assert server.call("HEAD", path, headers=agent | {"if-none-match": "*"}).status_code == 304
+        assert get(path, '"other"').status_code == 200
+    before = get(f"/api/tasks/{parent}")
+    assert server.call("POST", f"/api/tasks/{child}/claim", headers=agent).status_code == 200
+    assert server.call("POST", f"/api/tasks/{child}/complete", headers=agent).status_code == 200
+    after = get(f"/api/tasks/{parent}", before.headers["etag"])
+    assert (after.status_code, after.json()["version"]) == (200, before.json()["version"])
+    assert after.json() != before.json()
+    match = {"if-match": after.headers["etag"]}
+    assert server.call("PATCH", f"/api/tasks/{parent}", json={"title": "new"}, headers=match).status_code == 200
+    assert code_of(server.call("PATCH", f"/api/tasks/{parent}", json={"title": "x"}, headers=match))[0] == 409
+    packed = server.call("POST", "/api/tasks", json={"title": "long", "body": "word " * 2000}).json()["id"]
+    tag = get(f"/api/tasks/{packed}").headers["etag"]
+    assert tag.startswith('W/"')
+    assert get(f"/api/tasks/{packed}", tag).status_code == 304
+    assert (
+        server.call("PATCH", f"/api/tasks/{packed}", json={"title": "y"}, headers={"if-match": tag}).status_code == 200
+    )
+
+
+def test_t14_filters_of_http_take_commas_null_and_an_offset(server: Running) -> None:
+    ids = [server.call("POST", "/api/tasks", json={"title": f"task {n}", "priority": n}).json()["id"] for n in range(5)]
+    server.call("POST", f"/api/tasks/{ids[0]}/claim", headers={"x-agent-id": "ann"})
+    assert server.call("PUT", f"/api/tasks/{ids[1]}/assignee", json={"assignee": "bob"}).status_code == 200
+
+    def found(query: str) -> list[str]:
+        answer = server.call("GET", f"/api/tasks?{query}")
+        assert answer.status_code == 200, answer.text
+        return [task["id"] for task in answer.json()]
+
+    assert found("status=in_progress,open&sort=priority") == ids
+    assert found("priority=1,3") == [ids[1], ids[3]]
+    assert found("priority=1&priority=3,4") == [ids[1], ids[3], ids[4]]
+    assert found("claimed_by=null") == ids[1:]
+    assert found("assigned_to=null&parent_id=null") == [ids[0], *ids[2:]]
+    assert [found(f"offset={n}&limit=2") for n in (0, 1, 4, 5, 9)] == [ids[:2], ids[1:3], ids[4:], [], []]
+    assert found("sort=-created&offset=3") == [ids[1], ids[0]]
+    page = server.call("GET", "/api/tasks?offset=1&limit=2")
+    assert found(f"cursor={page.headers['x-next-cursor']}") == ids[3:]
+    assert code_of(server.call("GET", f"/api/tasks?offset=1&cursor={page.headers['x-next-cursor']}"))[0] == 400
+    assert code_of(server.call("GET", "/api/tasks?status=open,"))[0] == 400
+    wrong = server.call("GET", "/api/tasks?statsu=open")
+    assert (wrong.status_code, wrong.json()["hint"].partition("?")[0]) == (400, "did you mean status")
+
+
+def test_t10_a_delete_of_tags_answers_with_the_task_and_a_template_used_with_201(server: Running) -> None:
+    id = server.call("POST", "/api/tasks", json={"title": "task", "tags": ["a", "b"]}).json()["id"]
+    gone = server.call("DELETE", f"/api/tasks/{id}/tags?tags=b")
+    assert (gone.status_code, gone.json()["tags"], gone.json()["id"]) == (200, ["a"], id)
+    server.call("PUT", "/api/templates/release", json={"tree": {"title": "Release"}})
+    used = server.call("POST", "/api/templates/release/tasks", json={})
+    assert used.status_code == 201, used.text

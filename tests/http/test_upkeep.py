@@ -22,6 +22,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
+from holdfast.faces.http import operations
 from holdfast.faces.http.auth import Tokens
 from holdfast.faces.http.listener import Settings
 from holdfast.faces.http.operations import AccessLog
@@ -112,6 +113,43 @@ def test_a_stop_leaves_a_private_backup_with_all_that_was_acknowledged(tmp_path:
         with holdfast.open(tmp_path / file.stem, actor="ann") as ws:
             assert [ws.cells.get("run", f"cell-{number}").value for number in range(20)] == [value] * 20
             assert ws.check().ok
+
+
+def test_a_stop_leaves_a_backup_outside_the_tree_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HOLDFAST_ROLLING", "1")
+    store, folder = tmp_path / "store", tmp_path / "state" / "holdfast" / "backups"
+    with process(store) as running:
+        with holdfast.connect(running.url, token=running.token, actor="ann") as ws:
+            ws.cells.set("run", "cell", 7)
+        stopped(running)
+    (made,) = folder.glob("*/*.stop.backup")
+    holdfast.restore(made, tmp_path / "restored")
+    with holdfast.open(tmp_path / "restored", actor="ann") as ws:
+        assert ws.cells.get("run", "cell").value == 7
+    monkeypatch.setenv("HOLDFAST_ROLLING", "0")
+    with process(store) as running:
+        stopped(running)
+    assert [*folder.glob("*/*.stop.backup")] == [made]
+
+
+def test_three_backups_of_a_stop_are_kept_and_one_that_takes_too_long_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = tmp_path / "backups"
+    for _ in range(5):
+        with serving(tmp_path / "store", stop_folder=lambda folder: target):
+            pass
+    kept = sorted(target.glob("*.stop.backup"))
+    assert len(kept) == 3
+    monkeypatch.setattr(operations, "STOP_COPY", -1.0)
+    with serving(tmp_path / "store", stop_folder=lambda folder: target):
+        pass
+    assert sorted(target.glob("*.stop.backup")) == kept
+    assert [*target.glob("*.partial")] == []
+    assert "it was not done after" in caplog.text
 
 
 def test_backups_are_made_while_it_runs_and_counted(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from holdfast import errors
 from holdfast.faces.cli import main
 from holdfast.filesystem import LOG_URL, recorded_log
 from holdfast.replication.address import is_address, parse
-from holdfast.replication.nats_connection import Connection
-from holdfast.replication.postgres import Server
+from holdfast.replication.engine_log import SharedClient
 from tests.logs.nodes import RUN
 from tests.worlds import nats
 from tests.worlds.postgres import shared_server
@@ -29,19 +28,19 @@ def url(request: pytest.FixtureRequest) -> str:
     return f"{shared_server().url}&workspace={name}"
 
 
-_before: set[tuple[int, str]] = set()
+_before: set[tuple[type, int, str]] = set()
 
 
 @pytest.fixture(autouse=True)
 def others() -> None:
     """Worlds of other tests in this process may keep theirs."""
     _before.clear()
-    _before.update(Server._servers, Connection._connections)
+    _before.update(SharedClient._clients)
 
 
 def is_closed() -> bool:
     """Whether no log that this test opened has a connection."""
-    return {*Server._servers, *Connection._connections} <= _before
+    return {*SharedClient._clients} <= _before
 
 
 def with_secret(url: str) -> str:

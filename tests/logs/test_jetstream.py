@@ -220,7 +220,7 @@ def test_logs_of_one_process_share_a_connection_and_close_it_with_the_last(serve
     for log in logs:
         log.close()
     eventually(lambda: server.servers[0].ask("varz")["connections"] == 0)
-    assert not any(key[1] == server.url for key in Connection._connections)
+    assert not any(key[2] == server.url for key in Connection._clients)
 
 
 def test_what_was_heard_is_not_asked_for(log: JetStreamLog, peer: JetStreamLog) -> None:

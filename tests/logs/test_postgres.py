@@ -129,7 +129,7 @@ def test_logs_of_one_process_share_connections_and_close_them_with_the_last(serv
     for log in logs:
         log.close()
     eventually(lambda: query(server.url, count) == [(0,)])
-    assert not any(key[1] == server.url for key in Server._servers)
+    assert not any(key[2] == server.url for key in Server._clients)
 
 
 # --- durability and secrets ------------------------------------------------------------------------------------------
@@ -198,14 +198,14 @@ def test_waiters_are_woken_when_the_server_is_back_and_hear_of_others(server: Po
     signal_, position = Signal(), log.append(b"one", START)
     peer.enroll(signal_)
     assert list(peer.tail(START)) == [(1, b"one")]
-    eventually(lambda: peer._open().listens)
+    eventually(lambda: peer._open().listens(peer))
     server.stop(signal.SIGKILL)
-    eventually(lambda: not peer._open().listens)
+    eventually(lambda: not peer._open().listens(peer))
     while signal_.wait(0):
         pass
     server.start()
     assert signal_.wait(LONG), "everybody is woken when the connection is there again"
-    eventually(lambda: peer._open().listens)
+    eventually(lambda: peer._open().listens(peer))
     while signal_.wait(0):
         pass
     log.append(b"two", position)

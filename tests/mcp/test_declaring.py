@@ -21,6 +21,9 @@ CHOOSING = [
 ]
 
 
+WANTED = "its arguments are lock (string), wait (number)"
+
+
 async def refusal(of: Tool, given: dict[str, Any]) -> errors.Invalid:
     with pytest.raises(errors.Invalid) as raised:
         await of.run(Caller("ann"), given)
@@ -58,5 +61,25 @@ async def test_what_a_tool_takes_is_told_in_words_that_fit_how_many_they_are() -
         """Two."""
 
     hints = [(await refusal(tool(each), {"colour": "red"})).hint for each in (none, one, two)]
-    assert hints == ["it takes no arguments", "its only argument is lock", "its arguments are lock, wait"]
-    assert (await refusal(tool(two), {"lock": "x", "wait": "soon"})).hint == "its arguments are lock, wait"
+    assert hints == ["it takes no arguments", "its only argument is lock (string)", WANTED]
+    assert (await refusal(tool(two), {"lock": "x", "wait": "soon"})).hint == WANTED
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("bob", ["bob"]),
+        ("bob, ada", ["bob, ada"]),  # a name may have a comma
+        ('["bob", "ada"]', ["bob", "ada"]),
+        ("[bob", ["[bob"]),
+        (["bob"], ["bob"]),
+        (None, None),
+    ],
+)
+@played
+async def test_i22_a_text_is_a_list_where_nothing_else_can_be_meant(given: Any, read: Any) -> None:
+    async def send(session: Any, to: list[str] | None = None, subject: str = "") -> Any:
+        """Send."""
+        return to, subject
+
+    assert await tool(send).run(Caller("ann"), {"to": given, "subject": '["s"]'}) == (read, '["s"]')

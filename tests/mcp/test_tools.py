@@ -33,7 +33,10 @@ async def test_a_task_is_created_claimed_noted_and_finished(ws: holdfast.Workspa
         done = await agent.call("task_finish", id=made["id"], text="it is quiet now")
         assert done["status"] == "closed"
         shown = await agent.call("task_show", id=made["id"])
-        assert shown["notes"] == ["half done", "it is quiet now"]
+        assert [(note["text"], note["by"]) for note in shown["notes"]] == [
+            ("half done", "ann"),
+            ("it is quiet now", "ann"),
+        ]
         assert (shown["last_holder"], shown["ended"]) == ("ann", "complete")
 
 
@@ -295,7 +298,11 @@ async def test_mail_to_a_name_that_nobody_has_is_sent_with_a_warning(ws: holdfas
         assert sent["to"] == ["bbo"]
         assert sent["warnings"] == ["bbo has not been seen here; known: ann, bob (did you mean bob?)"]
         assert "warnings" not in await agent.call("mail_send", to=["bob"], subject="Hello", body="x")
+        thread = (await agent.call("mail_inbox", thread="m2"))["messages"]
+        assert [each["to"] for each in thread] == [["bob"]], "a short id will do"
+        assert (await agent.call("mail_send", reply_to="m2", body="y"))["thread"] == thread[0]["id"]
         assert "warnings" not in await agent.call("mail_send", to=["*"], subject="Hello", body="x")
+        assert (await agent.call("mail_send", to="bob", subject="Hello", body="x"))["to"] == ["bob"]
 
 
 @played
@@ -416,7 +423,7 @@ async def test_what_was_given_back_is_forgotten(ws: holdfast.Workspace) -> None:
         ("task_create", {}),
         ("task_create", {"title": "x", "colour": "red"}),
         ("task_create", {"title": "x", "priority": "high"}),
-        ("task_create", {"title": "x", "tags": "not a list"}),
+        ("task_create", {"title": "x", "tags": 5}),
         ("task_finish", {"id": "x", "action": "explode"}),
         ("watch", {"run": "r"}),
         ("task_claim", {"id": "x", "tags": ["y"]}),

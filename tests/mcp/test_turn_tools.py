@@ -469,3 +469,38 @@ async def test_f13_a_signal_reaches_the_ledger(files: turnfile.Session) -> None:
         assert (await agent.refusal("turn_signal", word="shout")).code == "INVALID"
         assert (await agent.refusal("turn_signal", word="notify", detail="two\nlines")).code == "INVALID"
     assert [each.detail for each in files.read().turnfile.signals] == ["the kiln is yours"]
+
+
+@played
+async def test_f10_disorder_is_tidied_by_a_tool_that_first_says_what_it_would_do(files: turnfile.Session) -> None:
+    path = Path(files.folder.path, "MAILBOX.md")
+    async with alone(files) as ann:
+        await ann.call("turn_mail_send", to="bob", subject="Which glaze?", body="Blue.")
+        path.write_text(path.read_text().replace("| bob | 1 |", "| bob | 7 |"))
+        assert (await ann.call("turn_check"))["errors"] == 2  # the count, and the JSON
+        text = path.read_text()
+        planned = await ann.call("turn_tidy", dry_run=True)
+        assert (path.read_text(), len(planned["repairs"]) > 0) == (text, True)
+        done = await ann.call("turn_tidy")
+        assert (done["repairs"], done["problems"]) == (planned["repairs"], [])
+        assert "MAILBOX.md" in done["files"]
+        assert (await ann.call("turn_check"))["errors"] == 0
+        assert (await ann.call("turn_tidy"))["repairs"] == []
+
+
+@played
+async def test_f11_a_handoff_is_verified_by_a_tool(files: turnfile.Session) -> None:
+    plan = Path(files.folder.path).parent / "plan.md"
+    plan.write_text("one")
+    async with alone(files) as ann:
+        sent = await ann.call("turn_mail_send", to="bob", subject="The plan", body="As agreed.", files=["plan.md"])
+        found = await ann.call("turn_mail_verify", id=sent["id"])
+        assert (found["same"], [each["state"] for each in found["files"]]) == (True, ["same"])
+        plan.write_text("two")
+        assert (await ann.call("turn_mail_verify", id=sent["id"]))["files"][0]["state"] == "changed"
+        plan.unlink()
+        found = await ann.call("turn_mail_verify", id=sent["id"])
+        assert (found["same"], found["files"][0]["state"]) == (False, "missing")
+        plain = await ann.call("turn_mail_send", to="bob", subject="x", body="y")
+        assert (await ann.refusal("turn_mail_verify", id=plain["id"])).code == "INVALID"
+        assert (await ann.refusal("turn_mail_verify", id="MSG-20200101-001")).code == "MESSAGE_NOT_FOUND"

@@ -20,7 +20,7 @@ from holdfast.workspace.transaction import Transaction, user_body
 from tests.simulation.cluster import Cluster, Node
 from tests.simulation.history import NOTHING_HAPPENED, Asked, History, Looked
 from tests.simulation.mail_workload import EVERYBODY
-from tests.simulation.replay import SILENT, refusal
+from tests.simulation.replay import REFUSALS, SILENT, refusal
 from tests.simulation.truth import Truth
 from tests.simulation.watching import Listener
 from tests.simulation.workload import READS, Workload
@@ -67,7 +67,7 @@ class Load:
             for wanted in (
                 Filter(),
                 Filter(("cell",)),
-                Filter(("lock", "task", "message", "path", "stash", "stash-lock", "trail", "link")),
+                Filter(("lock", "task", "message", "path", "stash", "stash-lock", "queue", "channel", "trail", "link")),
                 Filter(("cell",), "r1", "a"),
             )
         ]
@@ -128,7 +128,7 @@ class Load:
             revision, now = marks(snapshot)[0], workspace._engine.time.read(row[0])
             try:
                 return revision, now, operation(op).asked_by(node.name)(snapshot, **args)
-            except (errors.NotFound, errors.Held, errors.InvalidTransition) as error:
+            except REFUSALS as error:
                 return revision, now, refusal(error)
 
         try:

@@ -156,6 +156,7 @@ class MailModel(PathModel):
             status=dict.fromkeys(receivers, "unread"),
             version=1,
             revision=self.revision + 1,
+            short=f"m{len(self.state.messages) + 1}",
         )
         self.state.messages[id] = message
         fields = ("sender", "thread", "task", "type", "priority", "ack", "answers", "subject", "body")

@@ -125,16 +125,15 @@ class Run:
     def _pulse(self, node: Node) -> None:
         assert node.workspace is not None
         engine = node.workspace._engine
-        snapshot = engine.borrow()
         try:
-            engine.pulse._beat(snapshot)
+            engine.pulse._followed = None
+            engine.pulse._notice()
+            engine.pulse._act()
             assert engine.journal is not None
             engine.journal.maintain()
             engine.store.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except (*NOTHING_HAPPENED, errors.OutcomeUnknown) as error:  # of a sweep, which nobody waits for
             self.cluster.say(f"{node.name} cannot follow: {error.code}")
-        finally:
-            engine.give_back(snapshot)
 
     def _break(self) -> None:
         node = self.chance.choice(self.cluster.nodes)

@@ -7,11 +7,11 @@ from typing import Any
 
 from holdfast import Op, ValueEquals, VersionEquals
 from holdfast.types import Grant
-from holdfast.types.stashes import Link, Stash, Trail
+from holdfast.types.stashes import Link, QueueItem, Stash, Trail
 from tests.simulation.task_workload import AGENTS, TTLS, TaskClients
 
 NAMES = ("n1", "n2", "n3")  # few, so that they meet
-TYPES = ("counter", "counter", "lock", "lock", "context", "artifact")
+TYPES = ("counter", "counter", "lock", "lock", "queue", "queue", "channel", "context", "artifact")
 OPEN = ("draft", "pending", "active")
 STATES = ("active", "active", "draft", "pending")
 LINKS = ("belongs_to", "scoped_to", "scoped_to", "child_of", "branches_from", "depends_on")
@@ -20,6 +20,10 @@ NEEDED = {
     "stashes.acquire": "lock",
     "stashes.release": "lock",
     "stashes.refresh": "lock",
+    **dict.fromkeys((f"channels.{op}" for op in ("publish", "subscribe", "ack", "unsubscribe")), "channel"),
+    **dict.fromkeys(
+        (f"queues.{op}" for op in ("put", "put_all", "take", "refresh", "ack", "nack", "retry", "discard")), "queue"
+    ),
 }
 LISTED = ("belongs_to", "scoped_to", "child_of", "branches_from")  # whose ids the log tells
 RECENT = 5  # stashes and links that clients meet at
@@ -40,6 +44,7 @@ class StashClients:
         self.trails: dict[str, Trail] = {}
         self.links: dict[str, Link] = {}
         self.tokens: dict[str, tuple[str, int]] = {}  # the last known holder of a lock, and its token
+        self.items: list[QueueItem] = []  # those that were taken
 
     def learn(self, op: str, args: Args, answer: Any) -> None:
         """Remember what an answer tells; what is deleted is forgotten, mostly."""
@@ -53,6 +58,8 @@ class StashClients:
                 self.trails[answer.id] = answer
             case Link():
                 self.links[answer.id] = answer
+            case QueueItem():
+                self.items.append(answer)
             case Grant() if answer.name in self.stashes:
                 self.tokens[answer.name] = (answer.holder, answer.token)
 
@@ -60,7 +67,7 @@ class StashClients:
 
     def instead(self, op: str) -> str:
         """What is done as long as there is nothing to do an operation to."""
-        if op.startswith("stashes.") and not self._live(NEEDED.get(op)):
+        if op.startswith(("stashes.", "queues.", "channels.")) and not self._live(NEEDED.get(op)):
             return "stashes.create"
         none_open = not any(trail.state in OPEN for trail in self.trails.values())
         return "trails.create" if op.startswith("trails.") and op != "trails.restore" and none_open else op
@@ -113,6 +120,10 @@ class StashClients:
         """Mostly one that fits."""
         if type == "counter":
             return self.chance.choice(({"value": self.chance.randrange(100)}, {"value": MOST}, {}, None))
+        if type == "queue":
+            return self.chance.choice((None, {"max_deliveries": 1}, {"max_deliveries": 2}, {"items": 1}))
+        if type == "channel":
+            return self.chance.choice((None, {"keep": 1}, {"keep": 2}, {"keep": 3}))
         text = str(self.tasks.value())
         fits = {"path": text, "producer": "p", "checksum": "c"} if type == "artifact" else {"note": text}
         return fits if self.chance.random() < 0.9 else [text]
@@ -169,6 +180,39 @@ class StashClients:
     def refresh(self) -> Args:
         return {**self.release(), "ttl": self.chance.choice((None, *TTLS))}
 
+    # --- queues ------------------------------------------------------------------------------------------------------
+
+    def queue(self) -> Any:
+        return self.named(self.stash("queue"))
+
+    def put(self) -> Args:
+        key = self.tasks.maybe(self.chance.choice(NAMES), 0.3)
+        return {"id": self.queue(), "value": self.tasks.value(), "key": key}
+
+    def take(self) -> Args:
+        return {"id": self.queue(), "holder": self.chance.choice(AGENTS), "ttl": self.chance.choice(TTLS)}
+
+    def taken(self) -> Args:
+        """One of the last items that were taken, which may be lost or acknowledged by now."""
+        if not self.items or self.chance.random() < 0.1:
+            return {"id": self.queue(), "token": 1, "holder": self.chance.choice(AGENTS)}
+        item = self.chance.choice(self.items[-RECENT:])
+        holder = item.holder if self.chance.random() < 0.8 else self.chance.choice(AGENTS)
+        return {"id": item.queue, "token": item.token, "holder": holder}
+
+    def dead(self) -> Args:
+        return {"id": self.queue(), "number": self.tasks.maybe(self.chance.randrange(1, 9), 0.4)}
+
+    # --- channels ----------------------------------------------------------------------------------------------------
+
+    def channel(self) -> Any:
+        return self.named(self.stash("channel"))
+
+    def subscriber(self, number: str, chance: float = 1) -> Args:
+        """Somebody, and mostly a message that there may be."""
+        given = {number: self.chance.randrange(6)} if self.chance.random() < chance else {}
+        return {"id": self.channel(), "subscriber": self.chance.choice(AGENTS), **given}
+
     # --- trails and links --------------------------------------------------------------------------------------------
 
     def create_trail(self) -> Args:
@@ -208,6 +252,21 @@ OPERATIONS: dict[str, tuple[int, Maker]] = {
     "stashes.release": (2, StashClients.release),
     "stashes.refresh": (1, StashClients.refresh),
     "stashes.delete": (1, lambda s: {"id": s.named(s.stash())}),
+    "queues.put": (4, StashClients.put),
+    "queues.put_all": (
+        1,
+        lambda s: {"id": s.queue(), "values": [s.tasks.value() for _ in range(s.chance.randrange(3))]},
+    ),
+    "queues.take": (5, StashClients.take),
+    "queues.ack": (2, StashClients.taken),
+    "queues.nack": (2, lambda s: {**s.taken(), "delay": s.chance.choice((None, None, *TTLS))}),
+    "queues.refresh": (1, lambda s: {**s.taken(), "ttl": s.chance.choice((None, *TTLS))}),
+    "queues.retry": (1, StashClients.dead),
+    "queues.discard": (1, StashClients.dead),
+    "channels.publish": (4, lambda s: {"id": s.channel(), "value": s.tasks.value()}),
+    "channels.subscribe": (2, lambda s: s.subscriber("after", 0.5)),
+    "channels.ack": (2, lambda s: s.subscriber("number")),
+    "channels.unsubscribe": (1, lambda s: s.subscriber("", 0)),
     "trails.create": (1, StashClients.create_trail),
     "trails.set_state": (1, lambda s: {"id": s.trail("draft", "pending"), "state": s.chance.choice(STATES)}),
     "trails.add": (4, lambda s: {"trail": s.open_trail(), "task": s.tasks.id()}),
@@ -223,6 +282,10 @@ READS: dict[str, Maker] = {
     "stashes.get": lambda s: {"id": s.named(s.stash())},
     "stashes.find": lambda s: {"name": s.chance.choice(NAMES), "trail": s.tasks.maybe(s.trail(), 0.7)},
     "stashes.history": lambda s: {"id": s.stash()},
+    "queues.size": lambda s: {"id": s.queue()},
+    "queues.list": lambda s: {"id": s.queue()},
+    "channels.list": lambda s: {"id": s.channel()},
+    "channels.subscribers": lambda s: {"id": s.channel()},
     "trails.get": lambda s: {"id": s.trail()},
     "trails.members": lambda s: {"id": s.trail()},
     "links.list": lambda s: {"link_type": s.chance.choice(LISTED)},

@@ -1,4 +1,4 @@
-"""The laws of trails and links as plain Python, on top of the model of stashes: S11 and S12.
+"""The laws of trails and links as plain Python, on top of the model of stashes, queues and channels: S11 and S12.
 
 A link between tasks is also a dependency of the model of tasks; its id is in no event, so it is known once an answer
 has told it.
@@ -16,7 +16,7 @@ from holdfast.types import Condition, ValueEquals, VersionEquals, as_time
 from holdfast.types.stashes import Link, LinkType, Trail, TrailState
 from holdfast.types.tasks import LinkKind, Task
 from tests.conformance.model_base import TrailRow
-from tests.simulation.stash_model import StashModel
+from tests.simulation.channel_model import ChannelModel
 
 STEPS: dict[str, tuple[str, ...]] = {"draft": ("pending", "active"), "pending": ("active",)}
 ENDED = ("completed", "abandoned")
@@ -24,7 +24,7 @@ BETWEEN_TASKS = ("depends_on", "discovered_from", "related")
 UNTOLD = ""  # the id of a link that no answer has told
 
 
-class TrailModel(StashModel):
+class TrailModel(ChannelModel):
     """A workspace with trails and links as its users imagine it."""
 
     def __init__(self, clock: ManualClock) -> None:

@@ -17,6 +17,8 @@ from holdfast.types import Event, as_microseconds
 from holdfast.workspace import Workspace
 from tests.simulation.cluster import Timeline
 
+BLANKED = ("stash", "queue", "channel")  # whose events say nothing any more once they have ended
+
 
 class Truth:
     """Every entry that was ever appended, and the events in it."""
@@ -60,7 +62,7 @@ class Truth:
         if early > ALLOWED:
             self.problems.append(f"{event} is {early / 1e6} s ahead of its time: a wrong clock has written")
         self.revisions.setdefault(event.revision, []).append(event)
-        if event.kind == "stash" and not event.data and not event.redacted:
+        if event.kind in BLANKED and not event.data and not event.redacted:
             self._ends[event.id] = event.revision
         if (event.kind, event.op) == ("log", "compact"):
             self.compacted[event.revision] = event.data["compacted"][1]
@@ -75,11 +77,11 @@ class Truth:
 
     def is_blanked(self, event: Event) -> bool:
         """Whether the record of an event has ended for good, later on or with it: then it tells nothing any more."""
-        return event.kind == "stash" and event.revision <= self._ends.get(event.id, 0)
+        return event.kind in BLANKED and event.revision <= self._ends.get(event.id, 0)
 
     def still_told(self, workspace: Workspace) -> list[str]:
         """The stashes that have ended, and of whose values the log of a workspace says something."""
-        told = "SELECT DISTINCT id FROM events WHERE kind = 'stash' AND data IS NOT NULL ORDER BY id"
+        told = f"SELECT DISTINCT id FROM events WHERE kind IN {BLANKED} AND data IS NOT NULL ORDER BY id"
         found = workspace._engine.read_snapshot(lambda snapshot: snapshot.all(told))
         return [id for (id,) in found if id in self._ends]
 

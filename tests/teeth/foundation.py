@@ -103,8 +103,8 @@ BUGS = [
     Bug(
         "a removed log is made anew under another process",
         "kernel/store_files.py",
-        "        if others is not None and others != _text(found):\n",
-        "        if False and others is not None and others != _text(found):\n",
+        "        if record.present and record.files != _text(found):\n",
+        "        if False and record.files != _text(found):\n",
         REMOVED,
     ),
     Bug(
@@ -115,10 +115,66 @@ BUGS = [
         DAMAGED_LOG,
     ),
     Bug(
+        "a note of commits that was removed is not missed",
+        "kernel/store.py",
+        "            self.files.check_mark()\n",
+        "            pass\n",
+        DAMAGED_LOG,
+    ),
+    Bug(
+        "a store that comes without a note is refused",
+        "kernel/store_files.py",
+        'record.marked and record.files.partition(" ")[0] == _text(found[:1])',
+        "record.marked",
+        DAMAGED_LOG,
+    ),
+    Bug(
+        "commits are noted in a file that was removed",
+        "kernel/store_files.py",
+        "            self._mark_moved = True\n",
+        "            pass\n",
+        DAMAGED_LOG,
+    ),
+    Bug(
+        "a workspace is made over what is left of another",
+        "kernel/store_files.py",
+        "        if found[0] is None and any(found):\n",
+        "        if False and any(found):\n",
+        REMOVED,
+    ),
+    Bug(
+        "a workspace further up is used in the place of one that was removed in part",
+        "faces/cli/location.py",
+        "any(os.path.exists(os.path.join(folder, part)) for part in _PARTS)",
+        "os.path.exists(os.path.join(folder, STORE))",
+        ("tests/cli/test_place.py",),
+    ),
+    Bug(
+        "each attempt at a stopped server has a deadline of its own",
+        "remote/protocol.py",
+        "            late = end is not None and monotonic() + pause >= end\n",
+        "            late, end = False, None if end is None else monotonic() + timeout\n",
+        ("tests/unit/test_sending.py",),
+    ),
+    Bug(
+        "a command to a server has no key that settles it",
+        "faces/cli/call.py",
+        '            key = f"auto-{token_hex(8)}"\n',
+        "            key = None and token_hex(8)\n",
+        ("tests/cli/test_remote_cli.py", "-k", "settled"),
+    ),
+    Bug(
+        "a write that was given up is called a failure",
+        "remote/protocol.py",
+        "    if request.safe or _never_sent(error):\n        hint",
+        "    if True:\n        hint",
+        ("tests/unit/test_sending.py",),
+    ),
+    Bug(
         "a commit is noted before it is on disk",
         "kernel/batch.py",
         '            self._connection.execute("COMMIT")\n',
-        "            self._writer.store.acknowledge(self._connection, self.revision, stamp)\n"
+        "            self._writer.store.acknowledge(self._workspace, self.revision, stamp)\n"
         '            self._connection.execute("COMMIT")\n',
         POWER,
     ),
@@ -131,9 +187,9 @@ BUGS = [
     ),
     Bug(
         "what a removed log held is not saved",
-        "kernel/wake.py",
-        "                    self._rescue()\n",
-        "                    pass\n",
+        "kernel/pulse.py",
+        "                self._rescue()\n",
+        "                pass\n",
         REMOVED,
     ),
     Bug(
@@ -312,9 +368,9 @@ BUGS = [
     ),
     Bug(
         "commits of other processes wake nobody",
-        "kernel/wake.py",
-        "            self._hub.advance()\n            self._seen",
-        "            self._seen",
+        "kernel/pulse.py",
+        "        self._hub.advance()\n",
+        "",
         BETWEEN_PROCESSES,
     ),
     Bug(

@@ -7,7 +7,9 @@ from tests.teeth.bug import Bug
 SIMULATION = ("tests/simulation/test_simulation.py", "-k", "seeds_hold")
 LOGS = ("tests/logs",)
 PATIENCE = ("tests/logs/test_patience.py",)
-JETSTREAM = ("tests/logs/test_jetstream.py",)
+JETSTREAM = ("tests/logs/test_jetstream.py", "tests/logs/test_jetstream_refusals.py")
+MOVES = ("tests/logs/test_moves.py",)
+FAILOVER = ("tests/unit/test_sending.py", "tests/e2e/test_nodes.py")
 NODES = ("tests/conformance", "--kinds", "replicated-2,replicated-3")
 
 BUGS = [
@@ -221,5 +223,111 @@ BUGS = [
         'filter=f"{self._subject}.>", seq=before)',
         'filter=f"{self._subject}.>", seq=before + 1)',
         JETSTREAM,
+    ),
+    Bug(
+        "an append that was compared with nothing is moved",
+        "replication/jetstream.py",
+        "                if refused.code == _UNDECIDED and (pause := next(pauses, None)) is not None:\n",
+        "                if False and (pause := next(pauses, None)) is not None:\n",
+        JETSTREAM,
+    ),
+    Bug(
+        "a server that is behind is believed",
+        "replication/jetstream.py",
+        "            if end is not None and end < expected <= self._end:\n",
+        "            if False:\n",
+        JETSTREAM,
+    ),
+    Bug(
+        "a workspace that leaves its log does not end it",
+        "replication/replica.py",
+        "                        self._send(connection, msgspec.structs.replace(entry, id=id))\n",
+        "",
+        MOVES,
+    ),
+    Bug(
+        "who ended the log is not remembered",
+        "replication/replica.py",
+        "        self._follower.leaving = id\n",
+        "",
+        MOVES,
+    ),
+    Bug(
+        "a move takes a log that holds another workspace",
+        "replication/moves.py",
+        "    elif not again or patience.outlast(lambda: _workspace_in(log)) != workspace:\n",
+        "    elif not again:\n",
+        MOVES,
+    ),
+    Bug(
+        "a move that an earlier process may have finished is forgotten while the log is away",
+        "replication/moves.py",
+        "            if not again:  # an earlier process may have sent it\n",
+        "            if True:  # an earlier process may have sent it\n",
+        MOVES,
+    ),
+    Bug(
+        "a folder that came back keeps the address of its log",
+        "replication/moves.py",
+        "    (folder / LOG_URL).unlink(missing_ok=True)\n",
+        "",
+        MOVES,
+    ),
+    Bug(
+        "a folder moves while others have it open",
+        "replication/moves.py",
+        "            store.files.check_alone()\n",
+        "",
+        MOVES,
+    ),
+    Bug(
+        "others open a folder while it moves",
+        "replication/moves.py",
+        "                store.files.seclude()\n",
+        "                pass\n",
+        MOVES,
+    ),
+    Bug(
+        "a client stays at a node that is gone",
+        "remote/failover.py",
+        "                self._current = (node + 1) % len(self)\n",
+        "",
+        FAILOVER,
+    ),
+    Bug(
+        "reads at another node may go backwards",
+        "remote/failover.py",
+        "        self._age += 1\n        self._settled = False\n",
+        "        self._age += 1\n",
+        FAILOVER,
+    ),
+    Bug(
+        "an old answer proves that the current node has everything",
+        "remote/failover.py",
+        "            elif sent.age == self._age and sent.proves:\n",
+        "            elif sent.proves:\n",
+        FAILOVER,
+    ),
+    Bug(
+        "a write that goes on at another node has another key there",
+        "remote/protocol.py",
+        "            response: httpx.Response = yield Send(request, headers_of(request, context), until)\n",
+        '            context = msgspec.structs.replace(context, key=context.key and f"{context.key}-{attempt}")\n'
+        "            response: httpx.Response = yield Send(request, headers_of(request, context), until)\n",
+        FAILOVER,
+    ),
+    Bug(
+        "what one node refuses for itself is not asked of another",
+        "remote/protocol.py",
+        "            again = is_of_node(refusal) if nodes > 1 else type",
+        "            again = type",
+        FAILOVER,
+    ),
+    Bug(
+        "a watch begins anew at another node",
+        "remote/stream.py",
+        "        self._last = id or self._last\n",
+        "",
+        FAILOVER,
     ),
 ]

@@ -9,6 +9,8 @@ LOCKS = ("tests/conformance/test_stash_locks.py", "--kinds", "memory")
 FENCES = ("tests/conformance/test_stash_fences.py", "--kinds", "memory")
 SYNC = ("tests/unit/test_stash_sync.py",)
 ENDS = ("tests/conformance/test_stash_ends.py", "--kinds", "memory")
+QUEUES = ("tests/conformance/test_queues.py", "--kinds", "memory")
+CHANNELS = ("tests/conformance/test_channels.py", "--kinds", "memory")
 TRAILS = ("tests/conformance/test_trails.py", "--kinds", "memory")
 SIMULATION = ("tests/simulation/test_simulation.py", "-k", "seeds_hold")
 
@@ -117,5 +119,44 @@ BUGS = [
         """    rows.write(tx, stored.id, operation, stored.version + 1, value, changed_by)
 """,
         SIMULATION,
+    ),
+    Bug(
+        "a worker whose lease has ended still acknowledges its item",
+        "domains/stashes/queue_rows.py",
+        """        "UPDATE queue_items SET state = ?, token = NULL WHERE""",
+        """        "UPDATE queue_items SET state = ?, token = token WHERE""",
+        QUEUES,
+    ),
+    Bug(
+        "an item is delivered once more than its queue allows",
+        "domains/stashes/queue_rows.py",
+        """"dead" if deliveries >= _max_deliveries""",
+        """"dead" if deliveries > _max_deliveries""",
+        QUEUES,
+    ),
+    Bug(
+        "the newest item of a queue is taken first",
+        "domains/stashes/queues.py",
+        """state = 'ready' ORDER BY number LIMIT 1\"""",
+        """state = 'ready' ORDER BY number DESC LIMIT 1\"""",
+        QUEUES,
+    ),
+    Bug(
+        "a subscriber that fell behind skips in silence what is not kept",
+        "domains/stashes/channels.py",
+        """    if lost > 0:
+""",
+        """    if lost > 0 and limit < 0:
+""",
+        CHANNELS,
+    ),
+    Bug(
+        "an acknowledgement that comes late moves a cursor back",
+        "domains/stashes/channels.py",
+        """    if _check_number(channel, number) <= cursor:
+""",
+        """    if _check_number(channel, number) == cursor:
+""",
+        CHANNELS,
     ),
 ]

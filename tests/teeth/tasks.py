@@ -44,7 +44,7 @@ BUGS = [
     ),
     Bug(
         "a misspelt condition makes a matcher catch all",
-        "domains/routes.py",
+        "domains/routing/files.py",
         """        if key not in _RULE_FIELDS and (value is inside.get(key)""",
         """        if key not in _RULE_FIELDS and False and (value is inside.get(key)""",
         ("tests/unit/routing/test_reading.py",),
@@ -355,6 +355,20 @@ BUGS = [
         "kernel/batch.py",
         "        if self._memo[BACKED_UP] <= newest:\n",
         "        if not self._memo[BACKED_UP]:\n",
+        LEAPS,
+    ),
+    Bug(
+        "a backup counts as newer than what was deleted while it was made",
+        "kernel/maintenance.py",
+        "                    at = row[0] % RESET\n",
+        "                    at = row[0] % RESET + 8 * 86_400_000_000\n",
+        LEAPS,
+    ),
+    Bug(
+        "writers wait for the backup before a purge",
+        "kernel/batch.py",
+        "            self.unsecured = newest\n",
+        "            maintenance.back_up_before_purge(self._writer.store, newest)\n",
         LEAPS,
     ),
     Bug(

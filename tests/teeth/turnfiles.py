@@ -31,8 +31,8 @@ BUGS = [
     Bug(
         "a turn file overwrites an edit that somebody made in the meantime",
         "turnfile/transactions.py",
-        "                if session.folder.read(path) != before:\n",
-        "                if False and session.folder.read(path) != before:\n",
+        "                if now[path] != before:\n",
+        "                if False and now[path] != before:\n",
         CONTRACT,
     ),
     Bug(

@@ -154,7 +154,7 @@ def test_f2_a_journal_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     victim = tmp_path / "victim"
     victim.write_text("untouched")
-    steps = [{"path": "../victim", "temp": "../x", "new": "0", "old": "0", "old_text": "0"}]
+    steps = [{"path": "../victim", "temp": "../x", "new": "0", "old": "0", "kept": "0"}]
     Path(session.folder.path, JOURNAL).write_text(json.dumps({"steps": steps}))
     with pytest.raises(Invalid):
         session.read()

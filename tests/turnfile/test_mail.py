@@ -143,7 +143,7 @@ def test_f11_a_disposition_belongs_to_who_may_give_it(disposition: Any, actor: A
         return
     closed = close(with_status("unread"), ID, actor, disposition=disposition)
     assert rows(parse(closed.text), "closed")[0]["final_status"] == disposition
-    assert f"**Disposition:** {disposition}\n" in closed.card
+    assert f"**Disposition:** {disposition}\n" in closed.cards[0]
     assert disposition in get_args(Disposition)
 
 
@@ -155,7 +155,7 @@ def test_f10_a_closed_card_may_stay_with_a_line_that_says_why() -> None:
     ):
         closed = close(text, id, actor, keep="the thread goes on")
         card = parse(closed.text).card(id)
-        assert (card.status, card.get("retained"), closed.card) == ("closed", "the thread goes on", "")
+        assert (card.status, card.get("retained"), closed.cards) == ("closed", "the thread goes on", ())
         assert errors_of(closed.text) == []
         assert "terminal-active" in str(errors_of(closed.text.replace("Retained", "Sustained")))
 

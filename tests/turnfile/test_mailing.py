@@ -15,8 +15,9 @@ import pytest
 from holdfast import errors, turnfile
 from holdfast.turnfile import files, mail
 from holdfast.turnfile import invariants as invariants
+from holdfast.turnfile.archive import with_card
 from holdfast.turnfile.locks import WaitPolicy, acquire, lock_request, release
-from holdfast.turnfile.mail import Mail, archived
+from holdfast.turnfile.mail import Mail
 from holdfast.turnfile.mailbox import parse, projection
 from holdfast.turnfile.model import ARCHIVE
 from holdfast.turnfile.session import Session
@@ -198,11 +199,11 @@ def test_f9_a_v0_mailbox_is_written_in_its_own_dialect(session: Session) -> None
 
 
 def test_the_archive_keeps_cards_whole_whatever_its_line_ends() -> None:
-    one = archived(None, "### MSG-20260304-001\r\n\r\n**From:** a -> b\r\n")
+    one = with_card(None, "### MSG-20260304-001\r\n\r\n**From:** a -> b\r\n")
     assert one == "# Mailbox Archive\r\n\r\n---\r\n\r\n### MSG-20260304-001\r\n\r\n**From:** a -> b\r\n"
-    two = archived("# Old\n\ntext", "### MSG-20260304-002\r\n\r\n**From:** a -> b\r\n")
+    two = with_card("# Old\n\ntext", "### MSG-20260304-002\r\n\r\n**From:** a -> b\r\n")
     assert two == "# Old\n\ntext\n\n---\n\n### MSG-20260304-002\n\n**From:** a -> b\n"
-    assert [card.id for card in parse(archived(one, "### MSG-20260304-002\n")).cards] == [ID, "MSG-20260304-002"]
+    assert [card.id for card in parse(with_card(one, "### MSG-20260304-002\n")).cards] == [ID, "MSG-20260304-002"]
 
 
 def test_f12_a_projection_is_exported_by_hand(session: Session, tmp_path: Path) -> None:

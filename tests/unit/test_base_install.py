@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,48 @@ def test_a_call_that_needs_httpx_says_what_to_install() -> None:
     message, hint = printed(code).split(" | ")
     assert "needs a package that is not installed" in message
     assert hint == "pip install 'holdfast[remote]'"
+
+
+EXTRAS = {
+    "server": ("httptools", "main(['serve', '--port', '0'])"),
+    "remote": ("httpx", "main(['list', '--url', 'http://127.0.0.1:9'])"),
+    "mcp": ("mcp", "main(['mcp', '--actor', 'ann'])"),
+    "postgres": ("psycopg", "main(['replicate', 'postgresql://db.example/x?workspace=w'])"),
+    "jetstream": ("nats", "main(['replicate', 'nats://db.example/w'])"),
+    "demo": ("rich", ""),  # which the demo does without
+}
+OTHERS = {
+    "server": ("cryptography", "main(['serve', '--port', '0', '--tls', 'auto'])"),
+    "remote": ("httpx", "main(['ui', '--no-open', '--url', 'http://127.0.0.1:9'])"),
+    "jetstream": ("nats", "main(['cycle', 'export', '--nats', 'nats://db.example'])"),
+}
+
+
+def test_the_readme_has_a_line_for_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    readme = (ROOT / "README.md").read_text()
+    assert {*project["optional-dependencies"]} - {"dev"} == {*EXTRAS}
+    assert [extra for extra in EXTRAS if f"`pip install 'holdfast[{extra}]'`" not in readme] == []
+
+
+def test_whatever_needs_an_extra_that_is_missing_names_the_line_of_the_readme(tmp_path: Path) -> None:
+    calls = [(extra, *call) for table in (EXTRAS, OTHERS) for extra, call in table.items() if call[1]]
+    tries = "\n".join(
+        f"sys.modules[{package!r}] = None; print({extra!r}, {call}, file=sys.stderr, flush=True)"
+        for extra, package, call in calls
+    )
+    where = {**os.environ, "HOLDFAST_DIR": str(tmp_path / "w")}
+    code = f"import sys\nfrom holdfast.faces.cli import main\nmain(['init', '--dir', 'w'])\n{tries}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, env=where
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    for extra, _, call in calls:
+        said = "\n".join(lines[: lines.index(f"{extra} 1") + 1])
+        assert "needs a package that is not installed" in said, (call, said)
+        assert f"  pip install 'holdfast[{extra}]'" in said, (call, said)
+        del lines[: lines.index(f"{extra} 1") + 1]
 
 
 def test_a_build_has_no_module_that_is_gone_from_the_source(tmp_path: Path) -> None:

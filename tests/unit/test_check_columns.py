@@ -57,6 +57,15 @@ EXEMPT = {
     ("local_replica", ALL): "the log of a replicated workspace says it",
     ("stashes", "name"): NOT_LOGGED,
     ("stashes", "deleted"): "the time may come from an import; that it is deleted is compared with its trail",
+    ("queue_items", "created"): NOT_LOGGED,
+    ("queue_items", "key"): NOT_LOGGED,
+    ("queue_items", "value"): "events have the sizes of items; the checksum of its page finds it",
+    ("queue_items", "token"): "as good as a lease that ended: nobody knows it, and the item is delivered again",
+    ("queue_items", "deliveries"): "a retry begins to count again; it is compared with the state",
+    ("channel_messages", "created"): NOT_LOGGED,
+    ("channel_messages", "sender"): NOT_LOGGED,
+    ("channel_messages", "value"): "events have the sizes of messages; the checksum of its page finds it",
+    ("channel_cursors", "subscriber"): "the newest event of a channel is of one subscriber",
     ("locks", "detail"): "what a path lock has besides is compared with its index",
     ("cycle_currents", "number"): "may be above the last cycle: one that was deleted",
     ("cycles", "created"): "times of imported cycles come from elsewhere",
@@ -89,6 +98,12 @@ def furnish_more(ws: Workspace) -> None:
     ws.trails.abandon(trail.id)
     ws.stashes.create("gate", "lock", ttl=3600)
     ws.locks.acquire("build")
+    jobs = ws.stashes.create("jobs", "queue").id
+    ws.queues.put_all(jobs, [1, 2, 3])
+    ws.queues.take(jobs)
+    news = ws.stashes.create("news", "channel").id
+    ws.channels.publish(news, 1)
+    ws.channels.subscribe(news)
     ws.cycles.start("parser")
 
 
@@ -102,7 +117,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         go_on(ws)
         furnish_more(ws)
         assert ws.check().problems == []
-    (folder / MARK).unlink()  # which would find some of it when the store is opened
+    (folder / MARK).write_bytes(b"")  # it would find some of it when the store is opened
     return folder
 
 

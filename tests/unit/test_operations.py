@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.arguments import VOCABULARY
 from holdfast.domains.cells import Cells
+from holdfast.faces.cli.command import all_commands
 from holdfast.faces.mcp.profiles import CORE
 from holdfast.operation import REGISTRY
 from holdfast.schema import is_page, request_type, result_type, schemas
@@ -88,6 +89,17 @@ def test_every_operation_that_takes_plain_data_can_be_reached_over_http() -> Non
     assert [name for name, op in REGISTRY.items() if not op.route.local and op.route.http is None] == []
 
 
+# No command: a shell has no function to give them.
+NO_COMMAND = ("cells.transition", "cells.transition_or_init")
+
+
+def test_i7_every_operation_is_a_command() -> None:
+    assert [name for name, op in REGISTRY.items() if op.command is None] == sorted(NO_COMMAND)
+    assert all(REGISTRY[name].route.local for name in NO_COMMAND)
+    commands = {command.name for command in all_commands()}
+    assert [op.command for op in REGISTRY.values() if op.command is not None and op.command not in commands] == []
+
+
 def test_every_route_names_arguments_that_exist() -> None:
     for name, op in REGISTRY.items():
         placeholders = [part[1:-1] for part in (op.route.http or "").split("/") if part.startswith("{")]
@@ -159,6 +171,7 @@ UNPAGED = {
     "routes.reload": "1,000 problems of each of two files",
     "cycles.validate": "1,000 problems",
     "cycles.export": "a document, which is a value",
+    "queues.put_all": "1,000 numbers",
 }
 VALUE = "a value has at most max_value_bytes, 1 MiB"
 GIVEN = "as long as what was given, which a server bounds by its body"
@@ -168,6 +181,7 @@ BOUNDS = {
     "BulkResult": "10,000 tasks, as given",
     "Cell": VALUE,
     "CellChange": "two values",
+    "ChannelMessage": VALUE,
     "Cycle": VALUE,
     "CycleComparison": "two documents",
     "CyclePhase": VALUE,
@@ -181,6 +195,7 @@ BOUNDS = {
     "MailHit": "one message",
     "Message": "10,000 recipients",
     "PathLock": "100 patterns",
+    "QueueItem": VALUE,
     "Readiness": "five reasons",
     "Reason": "1,000 ids",
     "Recovery": "1,000 problems, and two documents",

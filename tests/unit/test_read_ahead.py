@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 import holdfast
+from holdfast.domains.routing.config import Parents, set_parents
 from holdfast.domains.tasks.readiness import claim_next
 from holdfast.kernel.batch import CAUTION
 from holdfast.kernel.tx import Tx
@@ -111,7 +112,9 @@ def test_a_title_that_changes_meanwhile_is_the_new_one(ws: Workspace) -> None:
     assert in_one_group(ws, *[claim] * 4, rename, claim) == ["a", "b", "c", "d", "new", "new"]
 
 
-def test_a_parent_must_wait_as_soon_as_its_child_is_claimed(ws: Workspace) -> None:
+@pytest.mark.parametrize("parents", ["strict", "independent"])
+def test_a_parent_must_wait_as_soon_as_its_child_is_claimed(ws: Workspace, parents: Parents) -> None:
+    ws.transact(lambda tx: set_parents(tx._tx, parents))
     fill(ws, "a")
     parent = ws.tasks.create("parent")
     ws.tasks.create("child", parent_id=parent.id, priority=1)

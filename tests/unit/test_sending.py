@@ -9,8 +9,9 @@ import pytest
 
 from holdfast import errors
 from holdfast.operation import operation
-from holdfast.remote.failover import Address, Nodes, Sent
-from holdfast.remote.protocol import ATTEMPTS, Elsewhere, Pause, Send, calling, request_of
+from holdfast.remote import protocol
+from holdfast.remote.failover import Address, Nodes, Phases, Sent
+from holdfast.remote.protocol import ATTEMPTS, Elsewhere, Pause, Reach, Send, calling, request_of
 from holdfast.remote.stream import RESUMES, Resuming
 from holdfast.workspace.context import Context
 
@@ -34,7 +35,7 @@ def play(name: str, args: tuple[Any, ...], context: Context, *answers: Any) -> t
                 step = steps.send(None)
                 continue
             if isinstance(step, Elsewhere):
-                step = steps.send(1)
+                step = steps.send(Reach(1, 30.0))
                 continue
             assert isinstance(step, Send)
             sent += 1
@@ -96,6 +97,69 @@ def test_an_answer_is_awaited_as_long_as_the_call_may_wait(
     assert request_of(op, given).wait == wait
 
 
+# --- one deadline for all attempts -----------------------------------------------------------------------------------
+
+SILENT = httpx.ReadTimeout("timed out")
+
+
+class Stopped:
+    """A client whose servers take what is sent and do not answer; time passes as it waits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, nodes: int = 1) -> None:
+        self.now, self._nodes = 1000.0, nodes
+        monkeypatch.setattr(protocol, "monotonic", lambda: self.now)
+
+    def call(self, name: str, args: tuple[Any, ...], context: Context, more: Any = None) -> errors.HoldfastError:
+        """The error of a call."""
+        steps = calling(operation(name), args, more or {}, context)
+        step = next(steps)
+        while True:
+            try:
+                if isinstance(step, Send):
+                    assert step.until is not None
+                    self.now = max(self.now, step.until)
+                    step = steps.throw(SILENT)
+                elif isinstance(step, Elsewhere):
+                    step = steps.send(Reach(self._nodes, 30.0))
+                else:
+                    self.now += step.seconds
+                    step = steps.send(None)
+            except errors.HoldfastError as error:
+                return error
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_all_attempts_at_servers_that_do_not_answer_have_one_deadline(
+    monkeypatch: pytest.MonkeyPatch, nodes: int
+) -> None:
+    for (name, args), wait in ((GET, 0.0), (SET, 0.0), (("locks.acquire", ("door",)), 5.0)):
+        stopped = Stopped(monkeypatch, nodes)
+        error = stopped.call(name, args, KEYED, {"wait": wait} if wait else {})
+        assert 1000 < stopped.now <= 1000 + 30 + wait
+        assert type(error) is (errors.Unreachable if name == "cells.get" else errors.OutcomeUnknown)
+        assert f"did not answer within {30 + wait:g} s" in error.message
+
+
+def test_a_write_that_was_given_up_names_the_key_that_settles_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyed, plain = Stopped(monkeypatch).call(*SET, KEYED), Stopped(monkeypatch).call(*SET, ANN)
+    assert keyed.details == {"key": "k-1"}
+    assert "k-1" in keyed.hint
+    assert "may carry it out later" in keyed.message
+    assert plain.details == {}
+    assert "look whether it happened" in plain.hint
+
+
+def test_each_phase_of_a_request_has_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("holdfast.remote.failover.monotonic", lambda: now[0])
+    phases = Phases({"connect": 3.0, "read": 30.0}, 110.0)
+    assert (phases.get("connect"), phases.get("read"), phases.get("write")) == (3.0, 10.0, 10.0)
+    now[0] = 108.0
+    assert (phases.get("connect"), phases.get("read")) == (2.0, 2.0)
+    now[0] = 200.0
+    assert 0 < phases.get("read") < 0.1
+
+
 def hear(watch: Resuming, text: str) -> list[Any]:
     return [event for line in text.split("\n") for event in watch.heard(line)]
 
@@ -141,7 +205,7 @@ def at_two_nodes(name: str, args: tuple[Any, ...], *answers: Any) -> tuple[Any, 
         step = next(steps)
         while True:
             if not isinstance(step, Send):
-                step = steps.send(2 if isinstance(step, Elsewhere) else None)
+                step = steps.send(Reach(2, 30.0) if isinstance(step, Elsewhere) else None)
                 continue
             keys.append(step.headers.get("idempotency-key"))
             answer = next(told)

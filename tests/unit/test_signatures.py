@@ -25,7 +25,21 @@ from holdfast.types.tasks import Task
 from holdfast.workspace.watch import AsyncWatch, Watch
 
 DOMAINS = {
-    *("agents", "cells", "clock", "cycles", "events", "leases", "links", "locks", "mail", "paths", "routes"),
+    *(
+        "agents",
+        "cells",
+        "channels",
+        "clock",
+        "cycles",
+        "events",
+        "leases",
+        "links",
+        "locks",
+        "mail",
+        "paths",
+        "queues",
+        "routes",
+    ),
     *("stashes", "tasks", "trails"),
 }
 ROOT = {"activity", "board", "status", "timeline", "txn", "watch"}
@@ -137,7 +151,7 @@ def test_dir_lists_what_can_be_called_and_nothing_else(ws: Workspace, remote: Re
     both = {"actor", "aio", "backup", "check", "clock_ahead", "close", "revision", "transact", "transaction", "using"}
     own = {"checkpoint", "is_lost", "node_state", "progress", "reach"}
     assert set(dir(ws)) == DOMAINS | ROOT | both | own
-    assert set(dir(remote)) == DOMAINS | ROOT | both
+    assert set(dir(remote)) == DOMAINS | ROOT | both | {"whoami"}
     assert set(inside(ws, dir)) == DOMAINS | ROOT | {"actor", "now", "revision"}
     awaited = {"backup", "check", "loop", "revision", "transact", "transaction", "using"}
     assert set(aio(ws, dir)) == DOMAINS | ROOT | awaited

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 import holdfast
+from holdfast.domains.routing.config import Parents, set_parents
 from holdfast.domains.tasks import rows
 from holdfast.kernel import leases
 from holdfast.kernel.tx import Tx
@@ -26,9 +27,11 @@ def in_general(tx: Tx, task: rows.Stored, agent: str, ttl: int, grimoire: str, r
     return rows.to_task(rows.change(tx, task, "claim", columns, deadline=tx.now + ttl))
 
 
+@pytest.mark.parametrize("parents", ["strict", "independent"])
 @pytest.mark.parametrize("review", [False, True])
-def test_a_claim_writes_and_returns_what_a_change_would(review: bool) -> None:
+def test_a_claim_writes_and_returns_what_a_change_would(review: bool, parents: Parents) -> None:
     with holdfast.open(":memory:", actor="ann") as ws:
+        ws.transact(lambda tx: set_parents(tx._tx, parents))
         parent = ws.tasks.create("parent", tags=["a"]).id
         fields = itertools.product((None, parent), ([], ["a", "b"]), (None, "own"))
         ids = [

@@ -343,7 +343,7 @@ BAD: Final[dict[str, tuple[Tables, list[tuple[str, int]], str]]] = {
     "a field is missing": (files(stashes=[{"stash_id": STASH}]), [("stashes", 1)], 'lacks "name"'),
     "the same id twice": (files(stashes=[stash(), stash(name="x")]), [("stashes", 2)], "line 1"),
     "the same name twice": (files(stashes=[stash(), stash(OTHER)]), [("stashes", 2)], "hits"),
-    "no such type": (files(stashes=[stash(stash_type="queue")]), [("stashes", 1)], "queue"),
+    "no such type": (files(stashes=[stash(stash_type="heap")]), [("stashes", 1)], "heap"),
     "the wrong value": (files(stashes=[stash(value={"value": "3"})]), [("stashes", 1)], "counter"),
     "no name": (files(stashes=[stash(name="")]), [("stashes", 1)], "name"),
     "version 0": (files(stashes=[stash(version=0)]), [("stashes", 1)], "version"),

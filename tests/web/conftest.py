@@ -1,8 +1,11 @@
-"""A real server on a workspace with a story, and one Chromium, for all tests of the page.
+"""One Chromium for all tests of the page, and for each test a server of its own on a copy of the story.
 
-The tests run in one worker: it starts one server, and a browser for each module. (While Playwright runs, an event loop
-runs in its thread, so it must have ended before tests of other rooms run there.) Each test has a browser context of its
-own, and fails if the page raised an error or broke its Content-Security-Policy.
+Nothing is shared but the browser: a test has its own workspace, server and browser context, so the order of the tests
+does not matter. A test fails if its page raised an error or broke its Content-Security-Policy.
+
+While Playwright runs, an event loop runs in its thread, so it ends when the worker leaves this folder: tests of other
+rooms that use asyncio may follow. The tests of this folder are one group, which runs in one worker. Those marked `core`
+are part of `make test`; `make web` runs all.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.web.browser import MISSING, find_browser, launch
-from tests.web.site import Person, Site
+from tests.web.site import Person, Site, Template
 
 HERE = Path(__file__).parent
 
@@ -25,9 +28,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.xdist_group("web"))
+            item.add_marker(pytest.mark.web)
+            item.add_marker(pytest.mark.early)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     """A browser; where CI=true a missing one is a failure."""
     if find_browser() is None:
@@ -37,9 +42,16 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A server on the workspace of the story."""
-    site = Site(tmp_path_factory.mktemp("site") / "workspace")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    """The workspace of the story, to be copied."""
+    return Template(tmp_path_factory.mktemp("template") / "workspace")
+
+
+@pytest.fixture
+def site(template: Template, tmp_path: Path) -> Iterator[Site]:
+    """A server on a copy of the story."""
+    folder = tmp_path / "workspace"
+    site = Site(folder, template.copy(folder))
     try:
         yield site
     finally:

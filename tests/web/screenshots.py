@@ -1,4 +1,7 @@
-"""`make screenshots`: every view, light and dark, 1440 and 390 px wide, of the workspace of the story."""
+"""`make screenshots`: every view, light and dark, 1440 and 390 px wide, of the workspace of the story.
+
+And what is seen at the edges of a session: signing in, a workspace without agents, a lost connection.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.web.browser import MISSING, find_browser, launch
+from tests.web.seed import seed
 from tests.web.site import NARROW, WIDE, Site
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -39,14 +43,20 @@ def main(names: Sequence[str]) -> int:
         return 1
     IMAGES.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="holdfast-screenshots-"))
-    site = Site(folder / "workspace")
+    site = Site(folder / "workspace", seed(folder / "workspace"))
+    bare = Site(folder / "empty")
+    chosen = [*names] or [*VIEWS, *EDGES]
     try:
         with launch() as browser, site.waiting(*WAITS):
             for size in (WIDE, NARROW):
                 for dark in (False, True):
-                    photograph(site, browser, size, dark, [*names] or [*VIEWS])
+                    photograph(site, browser, size, dark, [name for name in chosen if name in VIEWS])
+            for name in EDGES:
+                if name in chosen:
+                    EDGES[name](bare if name == "empty" else site, browser)
     finally:
-        site.end()
+        for each in (site, bare):
+            each.end()
         shutil.rmtree(folder)
     return 0
 
@@ -58,10 +68,45 @@ def photograph(site: Site, browser: Browser, size: tuple[int, int], dark: bool, 
             person.open(*(part.format(**site.ids) for part in address))
             sign = NARROW_SIGNS.get(name, sign) if size == NARROW else sign
             expect(person.find(sign).first).to_be_attached()
-            person.page.evaluate("document.fonts.ready")
-            file = IMAGES / f"{name}-{'dark' if dark else 'light'}{'' if size == WIDE else '-390'}.png"
-            person.page.screenshot(path=file, animations="disabled")
-            print(file.relative_to(IMAGES.parents[1]), flush=True)
+            keep(person.page, name, dark, size)
+
+
+def keep(page: Page, name: str, dark: bool = False, size: tuple[int, int] = WIDE) -> None:
+    """Write the picture of a page."""
+    page.evaluate("document.fonts.ready")
+    file = IMAGES / f"{name}-{'dark' if dark else 'light'}{'' if size == WIDE else '-390'}.png"
+    page.screenshot(path=file, animations="disabled")
+    print(file.relative_to(IMAGES.parents[1]), flush=True)
+
+
+def sign_in(site: Site, browser: Browser) -> None:
+    """A link that was used already."""
+    context = browser.new_context(viewport={"width": WIDE[0], "height": WIDE[1]})
+    page = context.new_page()
+    page.goto(f"{site.url}/ui/#ticket=used")
+    expect(page.get_by_role("alert").first).to_be_visible()
+    keep(page, "sign-in")
+    context.close()
+
+
+def empty(site: Site, browser: Browser) -> None:
+    """A workspace without agents."""
+    with site.person(browser, "maya") as person:
+        expect(person.open("fleet").get_by_text("No agent has written here yet")).to_be_visible()
+        keep(person.page, "empty")
+
+
+def lost(site: Site, browser: Browser) -> None:
+    """A server that does not answer any more."""
+    with site.person(browser, "maya") as person:
+        expect(person.open("fleet").locator(".fleet tbody tr").first).to_be_attached()
+        expect(person.find(".live")).to_have_text("live")
+        site.server.end()
+        expect(person.find(".banner")).to_contain_text("3rd time")
+        keep(person.page, "lost")
+
+
+EDGES = {"sign-in": sign_in, "empty": empty, "lost": lost}  # the last one ends the server
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""What the tests of the page share: a server on the workspace of the story, and people who are signed in to it."""
+"""What the tests of the page share: the story, servers on copies of it, and people who are signed in to them."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +21,8 @@ from tests.web.seed import seed
 
 WIDE = (1440, 900)
 NARROW = (390, 844)
-PATIENCE = 15_000  # milliseconds
+PATIENCE = 30_000  # milliseconds
+OLD = 240.0  # seconds after which the claims of the story would begin to end
 expect.set_options(timeout=PATIENCE)
 
 
@@ -51,11 +54,28 @@ class Person:
         expect(self.page.locator(selector).first).to_contain_text(text)
 
 
-class Site:
-    """A server on the workspace of the story; `ids` are its tasks by their keys. Without tasks, as the folder is."""
+class Template:
+    """The workspace of the story, told once and copied for each test; an old one is told again, since it ends now."""
 
-    def __init__(self, folder: Path, tasks: int = 400) -> None:
-        self.ids = seed(folder, tasks) if tasks else {}
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._told = -OLD
+
+    def copy(self, folder: Path) -> dict[str, str]:
+        """Copy the workspace into a new folder; returns the ids of its tasks by their keys."""
+        if time.monotonic() - self._told >= OLD:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._ids = seed(self._folder)
+            self._told = time.monotonic()
+        shutil.copytree(self._folder, folder)
+        return self._ids
+
+
+class Site:
+    """A server on a workspace that exists; `ids` are the tasks of the story by their keys."""
+
+    def __init__(self, folder: Path, ids: dict[str, str] | None = None) -> None:
+        self.ids = ids or {}
         self.server = Running(folder)
         self.url = self.server.url
         self._handles: dict[str, Any] = {}

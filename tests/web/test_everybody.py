@@ -21,27 +21,49 @@ HOSTILE = {
     "attribute": "\"' onfocus=window.ran=1 autofocus x='",
     "template": "${window.ran=1} {{window.ran=1}} <%= window.ran=1 %>",
     "bidi": "user\u202egnp.exe\u2066 \u200f",
+    "unseen": "ad\u200bmin \u2060x\u00ady",
     "long": "x" * 20_000,
 }
 
 
-def views(site: Site) -> list[tuple[str, ...]]:
-    """Every view that is there, as its address."""
-    return [("fleet",), ("task", site.ids["lexer"]), ("log",), ("server",)]
+# Every view, and what shows that it has been filled.
+SIGNS = {
+    "fleet": ".count-box b",
+    "board": ".card",
+    "graph": ".node",
+    "timeline": ".claim-bar",
+    "task": ".event",
+    "mail": ".thread-row",
+    "locks": "tr[data-lock]",
+    "state": ".tree-row",
+    "log": ".event",
+    "server": ".counts b",
+}
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def show(person: Person, view: str, site: Site) -> Page:
+    """Open a view and wait until it has been filled."""
+    page = person.open(view, *([site.ids["lexer"]] if view == "task" else []))
+    expect(page.locator(f"main {SIGNS[view]}").first).to_be_attached()
+    expect(page.locator(".live")).to_have_text("live")
+    return page
+
+
+@pytest.mark.parametrize(
+    ("dark", "size", "views"),
+    [
+        pytest.param(False, WIDE, ("fleet", "task", "timeline", "mail"), id="light-first", marks=pytest.mark.core),
+        pytest.param(False, WIDE, ("board", "graph", "locks", "state", "log", "server"), id="light-others"),
+        pytest.param(True, WIDE, tuple(SIGNS), id="dark-wide"),
+        pytest.param(False, NARROW, tuple(SIGNS), id="light-narrow"),
+        pytest.param(True, NARROW, tuple(SIGNS), id="dark-narrow"),
+    ],
+)
 def test_w15_axe_finds_nothing_serious_in_any_view(
-    site: Site, chromium: Browser, dark: bool, size: tuple[int, int]
+    site: Site, chromium: Browser, dark: bool, size: tuple[int, int], views: tuple[str, ...]
 ) -> None:
     with site.person(chromium, "maya", size=size, dark=dark) as person:
-        for address in views(site):
-            page = person.open(*address)
-            expect(page.locator(".live")).to_have_text("live")
-            expect(page.locator("main h1")).to_be_visible()
-            expect(page.locator("main :is(time, .counts b)").first).to_be_attached()
-            assert findings(page) == [], address
+        assert {view: found for view in views if (found := findings(show(person, view, site)))} == {}
 
 
 def test_w15_axe_finds_nothing_serious_on_the_sign_in_and_in_a_dialog(maya: Person, site: Site) -> None:
@@ -59,12 +81,13 @@ def test_w15_axe_finds_nothing_serious_on_the_sign_in_and_in_a_dialog(maya: Pers
 
 def findings(page: Page) -> list[Any]:
     """What axe-core calls serious or critical."""
-    found = Axe().run(page).response["violations"]
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     return [
         (each["id"], [node["html"][:200] for node in each["nodes"][:3]]) for each in found if each["impact"] in SERIOUS
     ]
 
 
+@pytest.mark.core
 def test_w15_the_whole_flow_by_keyboard(maya: Person, site: Site) -> None:
     page = maya.open("log")
     press = page.keyboard.press
@@ -115,14 +138,11 @@ def test_w15_the_whole_flow_by_keyboard(maya: Person, site: Site) -> None:
 
 
 def test_w15_nothing_is_wider_than_a_screen_of_360_pixels(site: Site, chromium: Browser) -> None:
-    others = [("board",), ("graph",), ("timeline",), ("mail",), ("locks",), ("state",)]
     places = "[document.documentElement, document.querySelector('main')]"
     with site.person(chromium, "maya", size=(360, 740)) as person:
-        for address in [*views(site), *others]:
-            page = person.open(*address)
-            expect(page.locator("main :is(time, .counts b, .card, svg text, tr, .row)").first).to_be_attached()
-            wide = page.evaluate(f"Math.max(...{places}.map(each => each.scrollWidth))")
-            assert wide <= 360, address
+        for view in SIGNS:
+            wide = show(person, view, site).evaluate(f"Math.max(...{places}.map(each => each.scrollWidth))")
+            assert wide <= 360, view
 
 
 def test_w15_deep_links_and_the_back_button_work(maya: Person, site: Site) -> None:
@@ -136,13 +156,12 @@ def test_w15_deep_links_and_the_back_button_work(maya: Person, site: Site) -> No
     expect(page.locator("h1")).to_have_text("write the parser")
 
 
-@pytest.fixture(scope="module")
-def poisoned(site: Site) -> dict[str, str]:
-    """Each payload in each field that takes it; returns the tasks by payload."""
+def poison(site: Site) -> dict[str, str]:
+    """Put each payload into each field that takes it; returns the tasks by payload."""
     ws, made = site.by("mallory"), {}
     for name, payload in HOSTILE.items():
         short = payload[:200]
-        task = ws.tasks.create(short, payload)
+        task = ws.tasks.create(short, payload, priority=0)
         made[name] = task.id
         other = site.by(short[:60])
         acts: list[tuple[Any, ...]] = [
@@ -161,25 +180,19 @@ def poisoned(site: Site) -> dict[str, str]:
     return made
 
 
-def test_w16_hostile_text_is_shown_as_text_and_nothing_runs(maya: Person, poisoned: dict[str, str]) -> None:
+@pytest.mark.core
+def test_w16_hostile_text_is_shown_as_text_and_nothing_runs(maya: Person, site: Site) -> None:
     maya.page.on("dialog", lambda dialog: pytest.fail(f"a dialog opened: {dialog.message}"))
+    poisoned = poison(site)
     for name, task in poisoned.items():
         page = maya.open("task", task)
         expect(page.locator("h1")).to_have_text(visible(HOSTILE[name][:200]))
         expect(page.locator(".event").first).to_be_visible()
         harmless(page, name)
-    for view in ("fleet", "log", "board", "mail", "locks", "state"):
-        page = maya.open(view)
-        expect(page.locator("main")).to_contain_text("window.ran")
-        harmless(page, view)
-    for view in ("graph", "timeline"):
-        page = maya.open(view)
-        expect(page.locator("main svg text").first).to_be_attached()
-        harmless(page, view)
-    signs = {"board": ".card", "graph": ".node", "timeline": ".lane[data-agent]", "mail": ".letter"}
-    for view, sign in {**signs, "locks": "tr[data-lock]", "state": ".state-detail tbody tr"}.items():
-        page = maya.open(view)
-        expect(page.locator(sign).first).to_be_attached()
+    for view in SIGNS:
+        page = show(maya, view, site)
+        if view in ("fleet", "log", "board", "mail", "locks", "state"):
+            expect(page.locator("main")).to_contain_text("window.ran")
         harmless(page, view)
 
 
@@ -192,6 +205,6 @@ def harmless(page: Page, what: str) -> None:
 
 
 def visible(text: str) -> str:
-    """Text as the page shows it: characters that turn the direction are named."""
-    turned = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
-    return "".join(f"\u27e8U+{ord(char):04X}\u27e9" if char in turned else char for char in text).strip()
+    """Text as the page shows it: characters that turn the direction or are not seen are named."""
+    named = "\u202e\u2066\u200f\u200b\u2060\u00ad"
+    return "".join(f"\u27e8U+{ord(char):04X}\u27e9" if char in named else char for char in text).strip()

@@ -73,6 +73,7 @@ def revisions(page: Page) -> list[int]:
     return [int(cursor.partition("-")[0]) for cursor in reversed(found)]
 
 
+@pytest.mark.core
 def test_w13_a_killed_server_is_said_and_the_stream_goes_on_without_gap_or_repeat(
     mortal: Mortal, browser: BrowserContext
 ) -> None:
@@ -102,6 +103,7 @@ def test_w13_a_killed_server_is_said_and_the_stream_goes_on_without_gap_or_repea
     assert shown == list(range(shown[0], shown[0] + 60))
 
 
+@pytest.mark.core
 def test_w13_acts_are_off_while_the_connection_is_lost(mortal: Mortal, browser: BrowserContext) -> None:
     with holdfast.connect(mortal.url, token=mortal.token, actor="ada") as ws:
         task = ws.tasks.create("a task")
@@ -114,10 +116,24 @@ def test_w13_acts_are_off_while_the_connection_is_lost(mortal: Mortal, browser: 
     mortal.kill()
     expect(answer).to_be_disabled()
     expect(page.get_by_text("which port?")).to_be_visible()
+    page.keyboard.press("n")
+    page.keyboard.press("g")
+    page.keyboard.press("b")
+    fresh = page.get_by_role("button", name="New task")
+    expect(fresh).to_be_disabled()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("g")
+    page.keyboard.press("f")
     mortal.start()
     expect(answer).to_be_enabled()
+    page.keyboard.press("g")
+    page.keyboard.press("b")
+    expect(fresh).to_be_enabled()
+    page.keyboard.press("n")
+    expect(page.get_by_role("dialog").get_by_role("heading")).to_have_text("New task")
 
 
+@pytest.mark.core
 def test_w13_eight_tabs_share_one_stream_and_all_see_a_change(mortal: Mortal, browser: BrowserContext) -> None:
     tabs = [browser.new_page() for _ in range(8)]
     for tab in tabs:

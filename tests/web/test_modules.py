@@ -9,20 +9,24 @@ import pytest
 from playwright.sync_api import Browser
 
 from holdfast.faces.web import digest
-from tests.web.site import Site
+from tests.http.running import Running
 
 
 @pytest.fixture(scope="module")
-def module(site: Site, chromium: Browser) -> Iterator[Any]:
+def module(tmp_path_factory: pytest.TempPathFactory, chromium: Browser) -> Iterator[Any]:
     """A function that runs an expression over a module of the page: `m` is the module, `a` the argument."""
-    with site.person(chromium, "maya") as maya:
-        page = maya.open("log")
+    server = Running(tmp_path_factory.mktemp("modules") / "store")
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{server.url}/ui/")
 
-        def run(name: str, expression: str, argument: Any = None) -> Any:
-            load = f"const m = await import('/ui/{digest()}/{name}')"
-            return page.evaluate(f"async (a) => {{ {load}; return {expression}; }}", argument)
+    def run(name: str, expression: str, argument: Any = None) -> Any:
+        load = f"const m = await import('/ui/{digest()}/{name}')"
+        return page.evaluate(f"async (a) => {{ {load}; return {expression}; }}", argument)
 
-        yield run
+    yield run
+    context.close()
+    server.end()
 
 
 def graph(*edges: str) -> dict[str, Any]:
@@ -88,3 +92,31 @@ def test_w14_short_stretches_share_a_bar_and_what_runs_is_open(module: Any) -> N
     assert (len(found[0]["items"]), found[0]["how"]) == (500, "expired")
     (held,) = module("chart.js", "m.spans(a, 0, 1000, 100)", [{"id": "t", "start": -5, "end": None, "how": None}])
     assert (held["x"], held["width"], held["open"], held["before"]) == (0, 100, True, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ad\u200bmin", "ad⟨U+200B⟩min"),
+        ("soft\u00adhyphen\u2060 \u3164", "soft⟨U+00AD⟩hyphen⟨U+2060⟩ ⟨U+3164⟩"),
+        ("tag\U000e0041", "tag⟨U+E0041⟩"),
+        ("a\u200db \u200cend", "a⟨U+200D⟩b ⟨U+200C⟩end"),
+        ("\U0001f469\u200d\U0001f4bb می\u200cخواهم ❤\ufe0f", "\U0001f469\u200d\U0001f4bb می\u200cخواهم ❤\ufe0f"),
+        ("user\u202egnp.exe\x07", "user⟨U+202E⟩gnp.exe␇"),
+    ],
+)
+def test_w16_characters_that_are_not_seen_are_named(module: Any, text: str, expected: str) -> None:
+    assert module("dom.js", "m.visible(a)", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "filters", "text"),
+    [
+        ("move the lexer", {}, "move the lexer"),
+        ("status:blocked tag:ci", {"status": "blocked", "tag": "ci"}, ""),
+        ("HOLDER:ada lexer priority:P1", {"holder": "ada", "priority": "P1"}, "lexer"),
+        ("http://x status:", {}, "http://x status:"),
+    ],
+)
+def test_w15_a_search_has_words_and_filters(module: Any, typed: str, filters: dict[str, str], text: str) -> None:
+    assert module("search.js", "m.parseSearch(a)", typed) == {"filters": filters, "text": text}

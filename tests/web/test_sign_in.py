@@ -17,10 +17,10 @@ from tests.http.running import Running
 from tests.web.site import PATIENCE, Site
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[Running]:
     """A server on a workspace in which nothing has happened."""
-    running = Running(tmp_path_factory.mktemp("empty") / "store")
+    running = Running(tmp_path / "store")
     yield running
     running.end()
 
@@ -40,6 +40,7 @@ def link_of(folder: Path) -> str:
     return subprocess.run(printed, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 
 
+@pytest.mark.core
 def test_w2_a_link_signs_in_once_and_asks_an_unbound_token_for_a_name(empty: Running, context: BrowserContext) -> None:
     page, link = context.new_page(), link_of(empty.folder)
     page.goto(link)
@@ -77,6 +78,7 @@ def test_w2_a_token_pasted_into_the_form_signs_in_and_a_wrong_one_is_refused(
     assert bound not in page.evaluate("JSON.stringify({...localStorage})"), "the token itself is not kept"
 
 
+@pytest.mark.core
 def test_w2_a_reader_sees_everything_and_is_offered_no_act(site: Site, chromium: Browser) -> None:
     token = Tokens(site.server.folder).create("read")[1]
     with site.person(chromium, "", token=token) as reader:
@@ -89,6 +91,7 @@ def test_w2_a_reader_sees_everything_and_is_offered_no_act(site: Site, chromium:
         assert page.locator(".task-title button").count() == 0
 
 
+@pytest.mark.core
 def test_w2_roles_in_the_page_an_agent_acts_but_does_not_force(site: Site, chromium: Browser) -> None:
     token = Tokens(site.server.folder).create("agent")[1]
     with site.person(chromium, "noa", token=token) as agent:
@@ -99,6 +102,7 @@ def test_w2_roles_in_the_page_an_agent_acts_but_does_not_force(site: Site, chrom
         expect(admin.open("task", site.ids["lexer"]).get_by_role("button", name="force release")).to_be_visible()
 
 
+@pytest.mark.core
 def test_w2_signing_out_and_a_revoked_session_end_every_tab_and_leave_nothing(
     empty: Running, context: BrowserContext
 ) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import holdfast
@@ -54,6 +55,14 @@ class World:
 
     def settle(self) -> None:
         """Return once every node has seen everything; a store of one node always has."""
+
+    def live_until(self, is_done: Callable[[], bool], step: float = 600) -> None:
+        """Let time pass until something has happened; a purge, say, waits for its backup, which is made meanwhile."""
+        end = monotonic() + 60
+        while not is_done():
+            assert monotonic() < end
+            self.clock.advance(step)
+            self.settle()
 
     def checked(self) -> Report:
         """What a self-check finds, through the newest handle that is still open."""

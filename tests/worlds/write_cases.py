@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from holdfast import Op, Task, Workspace
 from holdfast.types.agents import Message, PathLock
-from holdfast.types.stashes import Link, Stash, Trail
+from holdfast.types.stashes import Link, QueueItem, Stash, Trail
 from tests.worlds.kinds import World
 
 
@@ -153,6 +153,44 @@ def _held_stash(_: World, ws: Workspace) -> Stash:
     return lock
 
 
+def _queue(_: World, ws: Workspace) -> str:
+    queue = ws.stashes.create("jobs", "queue", {"max_deliveries": 1}).id
+    ws.queues.put(queue, 1)
+    return queue
+
+
+def _taken(_: World, ws: Workspace) -> QueueItem:
+    queue = ws.stashes.create("taken", "queue").id
+    ws.queues.put(queue, 1)
+    item = ws.queues.take(queue, ttl=86400)
+    assert item is not None
+    return item
+
+
+def _dead(_: World, ws: Workspace) -> str:
+    queue = ws.stashes.create("dead", "queue", {"max_deliveries": 1}).id
+    ws.queues.put_all(queue, [1, 2])
+    for _number in range(2):
+        item = ws.queues.take(queue)
+        assert item is not None
+        assert item.token is not None
+        ws.queues.nack(queue, item.token)
+    return queue
+
+
+def _channel(_: World, ws: Workspace) -> str:
+    channel = ws.stashes.create("news", "channel").id
+    ws.channels.publish(channel, 1)
+    ws.channels.subscribe(channel, after=0)
+    return channel
+
+
+def _unread(_: World, ws: Workspace) -> str:
+    channel = ws.stashes.create("unread", "channel").id
+    ws.channels.publish(channel, 1)
+    return channel
+
+
 def _trail(_: World, ws: Workspace) -> Trail:
     return ws.trails.create("a trail")
 
@@ -190,6 +228,18 @@ STASHES: dict[str, Case] = {
     "stashes.refresh": Case(lambda ws, stash: ws.stashes.refresh(stash.id, ttl=5), _held_stash),
     "stashes.restore": Case(lambda ws, stash: ws.stashes.restore(stash.id, 1), _counter),
     "stashes.delete": Case(lambda ws, stash: ws.stashes.delete(stash.id), _counter),
+    "queues.put": Case(lambda ws, queue: ws.queues.put(queue, 2), _queue),
+    "queues.put_all": Case(lambda ws, queue: ws.queues.put_all(queue, [2, 3]), _queue),
+    "queues.take": Case(lambda ws, queue: ws.queues.take(queue, ttl=5), _queue),
+    "queues.refresh": Case(lambda ws, item: ws.queues.refresh(item.queue, item.token, ttl=5), _taken),
+    "queues.ack": Case(lambda ws, item: ws.queues.ack(item.queue, item.token), _taken),
+    "queues.nack": Case(lambda ws, item: ws.queues.nack(item.queue, item.token), _taken),
+    "queues.retry": Case(lambda ws, queue: ws.queues.retry(queue, 1), _dead),
+    "queues.discard": Case(lambda ws, queue: ws.queues.discard(queue, 2), _dead),
+    "channels.publish": Case(lambda ws, channel: ws.channels.publish(channel, 2), _channel),
+    "channels.subscribe": Case(lambda ws, channel: ws.channels.subscribe(channel, after=0), _unread),
+    "channels.ack": Case(lambda ws, channel: ws.channels.ack(channel, 1), _channel),
+    "channels.unsubscribe": Case(lambda ws, channel: ws.channels.unsubscribe(channel), _channel),
     "trails.create": Case(lambda ws, _: ws.trails.create("new")),
     "trails.set_state": Case(lambda ws, trail: ws.trails.set_state(trail.id, "pending"), _trail),
     "trails.add": Case(lambda ws, ids: ws.trails.add(*ids), _trail_and_task),

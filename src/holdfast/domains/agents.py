@@ -141,6 +141,41 @@ def known(snapshot: Snapshot) -> list[str]:
     return [name for (name,) in rows]
 
 
+_COMPARED: Final = 500  # known names at most: a write waits for it
+_SHOWN: Final = 10
+
+
+def unknown(snapshot: Snapshot, names: Sequence[str], me: str) -> tuple[str, ...]:
+    """Return a warning for each name that has neither registered nor written, with the nearest known one.
+
+    `me` is about to write, and known by that.
+    """
+    missing = [name for name in names if name != me and find(snapshot, name) is None]
+    if not missing:
+        return ()
+    from difflib import get_close_matches  # most names are known
+
+    there = sorted({*_some_known(snapshot), me})
+    spelled = {name.casefold(): name for name in reversed(there)}
+    shown = ", ".join(there[:_SHOWN]) + (", …" if len(there) > _SHOWN else "")
+    warnings = []
+    for name in missing[:_SHOWN]:
+        near = get_close_matches(name.casefold(), spelled, 1)
+        also = f" (did you mean {spelled[near[0]]}?)" if near else ""
+        warnings.append(f"{name} has not been seen here; known: {shown or 'nobody'}{also}")
+    if len(missing) > _SHOWN:
+        warnings.append(f"{len(missing) - _SHOWN} more recipients have not been seen here")
+    return tuple(warnings)
+
+
+def _some_known(snapshot: Snapshot) -> Iterator[str]:
+    """Names of agents except observers; so many that a write can compare them."""
+    query = "SELECT name, {} FROM {} WHERE name > '' ORDER BY name LIMIT ?"
+    rows: dict[str, str | None] = dict(snapshot.all(query.format("NULL", "actors"), (_COMPARED,)))
+    rows |= dict(snapshot.all(query.format("role", "agents"), (_COMPARED,)))
+    return (name for name, role in rows.items() if role != "observer")
+
+
 def role_of(snapshot: Snapshot, name: str) -> str:
     """Return an agent's role; one that has not registered is an "agent"."""
     row = snapshot.one("SELECT role FROM agents WHERE name = ?", (name,))

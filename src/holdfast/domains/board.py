@@ -6,7 +6,8 @@ reads the log once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final, Literal, get_args
 
@@ -152,18 +153,51 @@ _HOUR: Final = 3_600_000_000
 _MOST: Final = 200_000  # events
 _KINDS: Final = ("task", "path", "lock", "message")
 _EVENTS: Final = (
-    "SELECT e.time, e.actor, r.kind, r.id, e.op, e.data FROM log e CROSS JOIN records r ON r.key = e.record"
+    "SELECT e.time, r.kind, r.id, e.op, e.data FROM log e CROSS JOIN records r ON r.key = e.record"
     " WHERE e.seq >= ? AND e.time >= ? AND e.time < ? AND e.data IS NOT NULL AND r.kind IN"
-    f" ({', '.join(map(repr, _KINDS))}) AND (r.kind <> 'message' OR e.op = 'send') ORDER BY e.seq LIMIT {_MOST + 1}"
+    f" ({', '.join(map(repr, _KINDS))}) AND (r.kind <> 'message' OR e.op = 'send')"
+    f" AND (r.kind <> 'task' OR instr(e.data, x'{b'claimed_by'.hex()}')) ORDER BY e.seq LIMIT {_MOST + 1}"
 )
 _ENDS: Final[dict[str, Any]] = {"closed": "closed", "pending_merge": "review", "blocked": "blocked"}
+_LONGEST: Final = 366 * 86_400  # seconds
+# Of several ends, the one that matters most: the first of these. What is held has not ended.
+_WORST: Final = ("expired", "blocked", "review", "released", "closed", None)
 
 
-def timeline(snapshot: Snapshot, since: datetime | None = None, until: datetime | None = None) -> Timeline:
+class _Said(msgspec.Struct):
+    """What a timeline reads of an event."""
+
+    claimed_by: Any = None
+    holder: Any = None
+    status: Any = None
+    sender: Any = None
+
+
+_decode: Final = msgspec.msgpack.Decoder(_Said).decode
+
+
+class _Held(msgspec.Struct):
+    """A stretch while it is put together, in microseconds."""
+
+    id: str
+    start: int
+    end: int | None
+    how: Any
+    before: bool = False
+    count: int = 1
+
+
+def timeline(
+    snapshot: Snapshot, since: datetime | None = None, until: datetime | None = None, resolution: float = 0
+) -> Timeline:
     """Return what each agent held from `since` (an hour ago) until `until` (now), and when it sent mail.
 
-    Raises Compacted if the log does not reach back to `since`, and TooLarge for more than 200,000 events.
+    With a `resolution` in seconds, stretches that are shorter and follow each other within that time are one, with
+    their count, and so are messages: what a picture of so many pixels cannot show apart. Raises Compacted if the log
+    does not reach back to `since`, and TooLarge for more than 200,000 events.
     """
+    if isinstance(resolution, bool) or not isinstance(resolution, int | float) or not 0 <= resolution <= _LONGEST:
+        raise errors.InvalidFilter(f"resolution must be from 0 to {_LONGEST} seconds (a year), not {resolution!r}")
     revision, start, end = time_span(snapshot, since, until, _HOUR)
     rows = snapshot.all(_EVENTS, (first_since(snapshot, start, whole=True), start, end))
     if len(rows) > _MOST:
@@ -172,51 +206,87 @@ def timeline(snapshot: Snapshot, since: datetime | None = None, until: datetime 
     for event in rows:
         lanes.add(*event)
     lanes.close(snapshot, end)
-    return Timeline(revision, as_time(start), as_time(end), dict(sorted(lanes.found.items())))
+    return Timeline(revision, as_time(start), as_time(end), lanes.drawn(round(resolution * 1e6)))
 
 
 class _Lanes:
     """The lanes while the log is read. `open` has the start of what is held, by kind, id and holder."""
 
     def __init__(self, start: int) -> None:
-        self.found: dict[str, Lane] = {}
         self._start = start
         self._open: dict[tuple[str, str, str], int] = {}
+        self._claims: dict[str, list[_Held]] = defaultdict(list)
+        self._locks: dict[str, list[_Held]] = defaultdict(list)
+        self._mail: dict[str, list[int]] = defaultdict(list)
 
-    def _lane(self, name: str) -> Lane:
-        if name not in self.found:
-            self.found[name] = Lane([], [], [])
-        return self.found[name]
-
-    def add(self, time: int, actor: str, kind: str, id: str, op: str, data: bytes) -> None:
-        said: dict[str, Any] = msgspec.msgpack.decode(data)
+    def add(self, time: int, kind: str, id: str, op: str, data: bytes) -> None:
+        said = _decode(data)
         if kind == "message":
-            self._lane(said["sender"]).mail.append(as_time(time))
+            self._mail[said.sender].append(time)
             return
-        change: Sequence[Any] | None = said.get("claimed_by" if kind == "task" else "holder")
+        change = said.claimed_by if kind == "task" else said.holder
         if change is None:
             return
         before, after = change
         if before is not None and before != after:
-            self._end(kind, id, before, time, _how(op, said))
+            begun = self._open.pop((kind, id, before), None)
+            held = _Held(id, self._start if begun is None else begun, time, _how(op, said.status), begun is None)
+            self._of(kind)[before].append(held)
         if after is not None:
             self._open.setdefault((kind, id, after), time)
 
-    def _end(self, kind: str, id: str, holder: str, time: int, how: Any) -> None:
-        begun = self._open.pop((kind, id, holder), None)
-        start = as_time(self._start if begun is None else begun)
-        self._stretches(kind, holder).append(Stretch(id, start, as_time(time), how, begun is None))
-
-    def _stretches(self, kind: str, holder: str) -> list[Stretch]:
-        lane = self._lane(holder)
-        return lane.claims if kind == "task" else lane.locks
+    def _of(self, kind: str) -> dict[str, list[_Held]]:
+        return self._claims if kind == "task" else self._locks
 
     def close(self, snapshot: Snapshot, end: int) -> None:
         """Add what is held at the end: what the log of that time began, and what was held all the time."""
         for (kind, id, holder), begun in self._open.items():
-            self._stretches(kind, holder).append(Stretch(id, as_time(begun), None, None))
+            self._of(kind)[holder].append(_Held(id, begun, None, None))
         for kind, id, holder, begun in _held_before(snapshot, min(self._start, end)):
-            self._stretches(kind, holder).append(Stretch(id, as_time(begun), None, None, True))
+            self._of(kind)[holder].append(_Held(id, begun, None, None, True))
+
+    def drawn(self, resolution: int) -> dict[str, Lane]:
+        """The lanes by name, with what is too short for the resolution joined."""
+        return {
+            name: Lane(
+                [_stretch(held) for held in _join(self._claims.get(name, []), resolution)],
+                [_stretch(held) for held in _join(self._locks.get(name, []), resolution)],
+                [as_time(time) for time in _thin(self._mail.get(name, []), resolution)],
+            )
+            for name in sorted({*self._claims, *self._locks, *self._mail})
+        }
+
+
+def _join(stretches: list[_Held], resolution: int) -> list[_Held]:
+    """Join neighbours that are shorter than the resolution and within it of each other."""
+    if not resolution:
+        return stretches
+    found: list[_Held] = []
+    last: _Held | None = None  # the one that short ones join
+    for held in sorted(stretches, key=lambda held: held.start):
+        if held.end is None or held.end - held.start >= resolution:
+            found.append(held)
+        elif last is not None and last.end is not None and held.start - last.end < resolution:
+            last.end = max(last.end, held.end)
+            last.count += 1
+            last.how = min(last.how, held.how, key=_WORST.index)
+        else:
+            last = held
+            found.append(held)
+    return found
+
+
+def _thin(times: list[int], resolution: int) -> list[int]:
+    """Moments that are at least the resolution apart."""
+    found: list[int] = []
+    for time in times:
+        if not found or not resolution or time - found[-1] >= resolution:
+            found.append(time)
+    return found
+
+
+def _stretch(held: _Held) -> Stretch:
+    return Stretch(held.id, as_time(held.start), _time(held.end), held.how, held.before, held.count)
 
 
 def _held_before(snapshot: Snapshot, start: int) -> Iterator[tuple[str, str, str, int]]:
@@ -229,7 +299,6 @@ def _held_before(snapshot: Snapshot, start: int) -> Iterator[tuple[str, str, str
     )
 
 
-def _how(op: str, said: dict[str, Any]) -> Any:
+def _how(op: str, status: Any) -> Any:
     """How a claim or a lock ended."""
-    status = said.get("status", (None, None))[1]
-    return "expired" if op == "expire" else _ENDS.get(status, "released")
+    return "expired" if op == "expire" else _ENDS.get(status[1] if status else "", "released")

@@ -308,7 +308,14 @@ class Cells(Domain[M]):
         examples=(example("holdfast cell get run-1 status", _CELL),),
         mcp="cell_get",
     )
-    find = read(find_cell, http="GET /api/cells/{run}/{cell}/find", plain=True)
+    find = read(
+        find_cell,
+        http="GET /api/cells/{run}/{cell}/find",
+        plain=True,
+        cli="cell find",
+        help="Print the value of a cell; nothing if there is none.",
+        examples=(example("holdfast cell find run-1 status --json", _CELL),),
+    )
     exists = read(
         cell_history.exists,
         http="GET /api/cells/{run}/{cell}/exists",

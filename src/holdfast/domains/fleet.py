@@ -292,9 +292,18 @@ _MOST_BUCKETS: Final = 10_000
 _LONGEST_BUCKET: Final = 366 * 86_400
 _FIRST_TIME: Final = as_microseconds(datetime.min.replace(tzinfo=UTC))
 _MOST_NUMBERS: Final = 1_000_000
+# How a change to closed is packed into an event. No text contains it: its third part is no character of UTF-8.
+_CLOSED: Final = [
+    msgspec.msgpack.encode("status") + b"\x92" + msgspec.msgpack.encode(source) + msgspec.msgpack.encode("closed")
+    for source in ("in_progress", "pending_merge", "blocked")
+]
+_CLOSES: Final = ("complete", "approve", "close", "cancel")
 _COUNT: Final = (
-    "SELECT (time - ?1) / ?2, actor, op, count(*) FROM log WHERE seq >= ?3 AND time >= ?1 AND time < ?4"
-    f" AND op IN ({', '.join(map(repr, _OPS))}) AND (SELECT kind FROM records WHERE key = record) = '{TASK}'"
+    "SELECT (time - ?1) / ?2, actor, op, count(*), sum(op IN"
+    f" ({', '.join(map(repr, _CLOSES))}) AND (instr(data, ?5) OR instr(data, ?6) OR instr(data, ?7)))"
+    " FROM log WHERE seq >= ?3 AND time >= ?1 AND time < ?4"
+    f" AND op IN ({', '.join(map(repr, dict.fromkeys((*_OPS, *_CLOSES))))})"
+    f" AND (SELECT kind FROM records WHERE key = record) = '{TASK}'"
     " AND (op <> 'expire' OR data IS NULL) GROUP BY 1, 2, 3"
 )
 _EXPIRED: Final = (
@@ -348,16 +357,18 @@ def _activity(snapshot: Snapshot, since: datetime | None, until: datetime | None
         raise errors.InvalidFilter(f"there would be {count:,} buckets", hint=hint)
     params = (start, bucket, first_since(snapshot, start, whole=True), end)
     agents: dict[str, Tally] = {}
-    counted = snapshot.all(_COUNT, params)
-    lost = [(place, _last_holder(data), "expire", 1) for place, data in snapshot.all(_EXPIRED, params)]
-    names = {name for _, name, _, _ in (*counted, *lost)}
+    counted = snapshot.all(_COUNT, (*params, *_CLOSED))
+    lost = [(place, _last_holder(data), "expire", 1, 0) for place, data in snapshot.all(_EXPIRED, params)]
+    names = {name for _, name, _, _, _ in (*counted, *lost)}
     if len(names) * count > _MOST_NUMBERS:
         hint = "ask for a shorter time or larger buckets"
         raise errors.TooLarge(f"{len(names):,} agents in {count:,} buckets are too many numbers", hint=hint)
     total = _zeros(count)
-    for place, name, op, number in (*counted, *lost):
+    for place, name, op, number, closed in (*counted, *lost):
         for tally in (_tally(agents, name, count), total):
-            getattr(tally, _OPS[op])[place] += number
+            if op in _OPS:
+                getattr(tally, _OPS[op])[place] += number
+            tally.closed[place] += closed or 0
     return Activity(revision, as_time(start), as_time(end), bucket / 1e6, total, dict(sorted(agents.items())))
 
 

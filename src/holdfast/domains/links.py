@@ -20,7 +20,7 @@ from holdfast.domains.tasks.rows import require as require_task
 from holdfast.domains.trails import BELONGS_TO, BRANCHES_FROM, ON_TRAIL
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_limit
-from holdfast.operation import Domain, M, read, write
+from holdfast.operation import Domain, Found, M, read, write
 from holdfast.route import example
 from holdfast.types import Page, as_time
 from holdfast.types.stashes import Link, LinkType
@@ -142,6 +142,15 @@ def _check_type(link_type: Any) -> None:
             hint=f"types: {', '.join(link_types.TYPES)}",
             types=list(link_types.TYPES),
         )
+
+
+def probe(tx: Tx, link_type: str, from_id: str, to_id: str) -> Found | None:
+    """What a condition sees of a link, which is known by what it links: its id. It has one version only."""
+    _check_type(link_type)
+    check_id(from_id, "from_id")
+    check_id(to_id, "to_id")
+    id = link_types.find(tx, link_type, from_id, to_id)
+    return None if id is None else Found(1, id)
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:

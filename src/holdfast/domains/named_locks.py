@@ -150,7 +150,15 @@ class Locks(Domain[M]):
         help="Show who holds a lock.",
         examples=(example("holdfast lock get deploy", _LOCK),),
     )
-    find = read(find_lock, http="GET /api/locks/{name}/find", plain=True, mcp="lock")
+    find = read(
+        find_lock,
+        http="GET /api/locks/{name}/find",
+        plain=True,
+        cli="lock find",
+        help="Show who holds a lock; nothing if nobody does.",
+        examples=(example("holdfast lock find deploy --json", _LOCK),),
+        mcp="lock",
+    )
     list = read(
         list_locks,
         http="GET /api/locks",

@@ -230,7 +230,7 @@ def end_lease(tx: Tx, lease: str, op: str) -> None:
     wait = leases.patience(tx, tx.now, tx.wall_clock())
     ended = tx.one("SELECT ended FROM trails WHERE id = ?", (trail,))
     if wait or (ended is not None and ended[0] >= tx.memo.get(leases.BACKED_UP, 0)):
-        leases.start(tx, rows.TRAIL, tx.actor, wait or DAY, lease)
+        leases.start(tx, rows.TRAIL, tx.actor, wait or leases.next_purge(tx, DAY), lease)
         return
     for stash, version, bound in tx.all(
         "SELECT id, version, lease FROM stashes WHERE trail = ? AND deleted IS NOT NULL ORDER BY id", (trail,)

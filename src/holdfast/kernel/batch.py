@@ -21,7 +21,7 @@ from holdfast.ids import Ids
 from holdfast.kernel.activity import Actors
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import Journal, LogMoved
-from holdfast.kernel.leases import BACKED_UP, doomed, sweep
+from holdfast.kernel.leases import BACKED_UP, BACKUP_TIME, LATER, doomed, sweep
 from holdfast.kernel.migrations import check_writer
 from holdfast.kernel.store import Store
 from holdfast.kernel.translation import Diagnosis, translate
@@ -121,6 +121,7 @@ class Batch:
         self._litter: dict[Tidy, int] = {}
         self.committed = False
         self.in_doubt = False  # the log may have it: nothing of it may run again
+        self.unsecured: int | None = None  # a purge waits for a backup of what was deleted up to this time
 
     def begin(self, patience: float | None = None) -> None:
         """Open the transaction and sweep. Raises a typed error and leaves nothing open if that fails.
@@ -190,7 +191,10 @@ class Batch:
             raise translate(error) from error
 
     def _secure(self) -> None:
-        """Make sure that a backup has what the sweep would remove for good; the sweep passes over what none has."""
+        """Find out whether a backup has what the sweep would remove for good; the sweep passes over what none has.
+
+        The backup is made after the commit, outside the turn: nobody waits for it.
+        """
         wall = self._writer.time.clock.wall()
         newest = doomed(Snapshot(self._connection, self._writer.time), self.now, wall)
         if newest is None:
@@ -199,9 +203,8 @@ class Batch:
 
         self._memo[BACKED_UP] = maintenance.newest_before_purge(self._writer.store.folder)
         if self._memo[BACKED_UP] <= newest:
-            self._connection.execute("ROLLBACK")  # a backup reads in a transaction of its own; the turn is still ours
-            self._memo[BACKED_UP] = maintenance.back_up_before_purge(self._connection, self._writer.store, self.now)
-            self._execute_begin()
+            self._memo[LATER] = BACKUP_TIME
+            self.unsecured = newest
 
     def _sweep(self) -> None:
         more = True

@@ -17,23 +17,24 @@ import apsw
 
 from holdfast import errors
 from holdfast.clock import Clock, Now, SystemClock, Wakeable
-from holdfast.filesystem import hide_from_git, make_folder
+from holdfast.filesystem import check_writable, hide_from_git, make_folder
 from holdfast.ids import Ids
 from holdfast.kernel import migrations
 from holdfast.kernel.activity import Refusals
-from holdfast.kernel.batch import Writer, follow, nothing
+from holdfast.kernel.batch import Batch, Writer, follow, nothing
 from holdfast.kernel.events import Filter, marks
 from holdfast.kernel.group import Exclusive, Group
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline, patience
 from holdfast.kernel.process_lock import Turns
+from holdfast.kernel.pulse import Pulse
 from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.store import BEFORE_PURGE, Store, connect_raw
 from holdfast.kernel.translation import Diagnosis, NotReady, system_error, translated
 from holdfast.kernel.tx import SYSTEM, Snapshot
 from holdfast.kernel.validate import check_seconds, check_ttl
 from holdfast.kernel.values import MAX_VALUE_BYTES
-from holdfast.kernel.wake import Hub, Pulse, Watcher
+from holdfast.kernel.wake import Hub, Watcher
 
 MEMORY = ":memory:"
 CANNOT_WRITE = (
@@ -76,17 +77,35 @@ class Engine:
         self._refusals = Refusals(self.folder)
         self.time = Now(self.clock)
         self.transaction_timeout = transaction_timeout
-        self.store = Store(
-            self.folder, durable=durable, busy_timeout=busy_timeout, vfs=vfs, replica=journal is not None
-        )
         self.journal = journal
         self._pool: list[Snapshot] = []
         self.diagnosis = Diagnosis(lambda: Snapshot(self.store.connect_reader(), self.time), self.clock)
         ids = ids or Ids()
+        self._open(durable, busy_timeout, vfs, ids)
+        writer = Writer(self.store, self.time, ids, max_value_bytes, journal, self.diagnosis)
+        self.group = Group(writer, self.turns, busy_timeout, self._committed, self.refused)
+        self.submit = self.group.submit
+        self.hub = Hub(self.store, self.time)
+        self.store.on_stop = self.hub.wake
+        chores = (self.read, self.sweep, self.follow, self.rescue, self.age_out, self.secure)
+        self.pulse = Pulse(self.store, self.time, self.hub, *chores, journal)
+        # Used by kernel.loop, by the id of the event loop, which its leader keeps alive.
+        self.loop_leaders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        if pulse:
+            self.pulse.start()
+        _open_engines.add(self)
+
+    def _open(self, durable: bool, busy_timeout: float, vfs: str | None, ids: Ids) -> None:
+        """Open the store and the queue of its writers; make it, or bring it up to date."""
+        journal, cannot = self.journal, f"the folder {self.folder} cannot be used"
+        check_writable(self.folder)
+        self.store = Store(
+            self.folder, durable=durable, busy_timeout=busy_timeout, vfs=vfs, replica=journal is not None
+        )
         try:
             self.turns = Turns(self.folder)
         except OSError as error:
-            raise system_error(error, f"the folder {self.folder} cannot be used") from error
+            raise system_error(error, cannot) from error
         try:
             if journal is None:
                 _bring_up_to_date(self.store, self.turns, busy_timeout, ids.new(self.clock.wall()))
@@ -96,20 +115,8 @@ class Engine:
             self.store.close()
             self.turns.close()
             if isinstance(error, OSError):
-                raise system_error(error, f"the folder {self.folder} cannot be used") from error
+                raise system_error(error, cannot) from error
             raise
-        writer = Writer(self.store, self.time, ids, max_value_bytes, journal, self.diagnosis)
-        self.group = Group(writer, self.turns, busy_timeout, self._committed, self.refused)
-        self.submit = self.group.submit
-        self.hub = Hub(self.store, self.time)
-        self.store.on_stop = self.hub.wake
-        chores = (self.sweep, self.follow, self.rescue, self.age_out)
-        self.pulse = Pulse(self.store, self.time, self.hub, *chores, journal)
-        # Used by kernel.loop, by the id of the event loop, which its leader keeps alive.
-        self.loop_leaders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        if pulse:
-            self.pulse.start()
-        _open_engines.add(self)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -167,10 +174,18 @@ class Engine:
 
             age_out(self.folder, now)
 
-    def _committed(self, emitted: bool, deadline: int | None) -> None:
-        if deadline is not None:
-            self.pulse.expect(deadline)
-        if emitted and len(self.hub):
+    def secure(self, newest: int) -> None:
+        """Make the backup that a purge waits for, while others write; `newest` is what it must be newer than."""
+        from holdfast.kernel.maintenance import back_up_before_purge
+
+        back_up_before_purge(self.store, newest)
+
+    def _committed(self, batch: Batch) -> None:
+        if batch.deadline is not None:
+            self.pulse.expect(batch.deadline)
+        if batch.unsecured is not None:
+            self.pulse.want_backup(batch.unsecured)
+        if batch.emitted and len(self.hub):
             self.hub.advance()
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -297,6 +312,7 @@ class Engine:
         """Finish the queued calls, then close. Calling it again, or in a forked child, does nothing."""
         if self.store.closed and not self.store.lost:
             return
+        self.pulse.finish()
         with SHIELD:
             try:
                 self.group.lead_alone(Exclusive(nothing, SYSTEM))

@@ -106,18 +106,10 @@ def locate(snapshot: Snapshot, after: int | str | None) -> Position:
 
     On a replica a future cursor raises Behind, because it may be in the past of another node.
     """
-    revision, compacted = marks(snapshot)
     if after is None:
-        return revision, END_OF_REVISION
+        return marks(snapshot)[0], END_OF_REVISION
     position = parse_cursor(after)
-    if position[0] > revision:
-        if snapshot.one("SELECT 1 FROM local_replica"):
-            raise behind(revision, position[0])
-        raise errors.InvalidFilter(
-            f"the cursor {after} is in the future; the workspace is at revision {revision}", revision=revision
-        )
-    if position[0] < compacted:
-        raise gone(compacted)
+    _check_reached(snapshot, position[0], f"the cursor {after}")
     return position
 
 
@@ -125,7 +117,19 @@ def check_revision(snapshot: Snapshot, revision: int) -> None:
     """Raise Invalid unless this is a revision up to the newest one, and Compacted below the mark of compaction."""
     if type(revision) is not int or revision < 0:
         raise errors.Invalid(f"revision must be a whole number from 0, not {revision!r}")
-    locate(snapshot, revision)
+    _check_reached(snapshot, revision, f"revision {revision}")
+
+
+def _check_reached(snapshot: Snapshot, wanted: int, what: str) -> None:
+    revision, compacted = marks(snapshot)
+    if wanted > revision:
+        if snapshot.one("SELECT 1 FROM local_replica"):
+            raise behind(revision, wanted)
+        raise errors.InvalidFilter(
+            f"{what} is in the future; the workspace is at revision {revision}", revision=revision
+        )
+    if wanted < compacted:
+        raise gone(compacted)
 
 
 def marks(snapshot: Snapshot) -> tuple[int, int]:

@@ -79,7 +79,7 @@ class Group:
         writer: Writer,
         turns: Turns,
         busy_timeout: float,
-        committed: Callable[[bool, int | None], None],
+        committed: Callable[[Batch], None],
         refused: Callable[[errors.HoldfastError, str], None],
     ) -> None:
         self.writer = writer
@@ -375,7 +375,7 @@ class Group:
                     own.signal = Signal()
                 self.pass_on(again)
         if batch is not None:
-            self.committed(batch.emitted, batch.deadline)
+            self.committed(batch)
 
     def _gather(self) -> None:
         """Let the callers of the last group join again, as long as they keep coming."""
@@ -454,7 +454,7 @@ def _watched(group: Group, batch: Batch, tx: GuardedTx, timeout: float) -> Itera
         with tx.guard:
             if group.body_thread == get_ident():  # the watchdog has not freed it
                 free()
-    group.committed(batch.emitted, batch.deadline)
+    group.committed(batch)
 
 
 def _confirm(batch: Batch, refusal: errors.HoldfastError) -> None:

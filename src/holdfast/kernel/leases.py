@@ -38,6 +38,8 @@ FREED: dict[str, Freed] = {}
 # The newest of the deletions whose records a sweep at this time would remove for good; None if there is none.
 Doomed = Callable[[Snapshot, int, int], int | None]
 BACKED_UP = "backed up"  # in the memo of a sweep: what was deleted before this time is in a backup
+LATER = "later"  # and when to come back for the rest, in microseconds, if a backup of that is yet to be made
+BACKUP_TIME = 600_000_000  # for which a purge waits for its backup, which is made outside the turn
 PURGES = ("retention", "trail")  # the kinds of leases that time such a removal
 _doomed: list[Doomed] = []
 
@@ -64,6 +66,12 @@ def patience(snapshot: Snapshot, now: int, wall: int) -> int:
     assert row is not None
     left = row[0] + LEAP - now if row[0] else 0
     return max(left, LEAP if now - wall > FAR_AHEAD else 0, 0)
+
+
+def next_purge(tx: Tx, otherwise: int) -> int:
+    """Return how long what this sweep did not remove has to wait: `otherwise`, or for its backup."""
+    wait: int = tx.memo.get(LATER, otherwise)
+    return wait
 
 
 def start(tx: Tx, kind: str, holder: str, ttl: int, id: str | None = None) -> str:

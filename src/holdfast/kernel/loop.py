@@ -196,7 +196,7 @@ class LoopLeader:
         self._group.turns.give()
         self._end(calls)
         if batch is not None:
-            self._group.committed(batch.emitted, batch.deadline)
+            self._group.committed(batch)
 
     def _end(self, calls: list[Call]) -> None:
         """Answer every call and pass on the lead.

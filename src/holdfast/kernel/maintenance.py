@@ -23,16 +23,16 @@ from pathlib import Path
 import apsw
 
 from holdfast import errors
-from holdfast.clock import Clock
+from holdfast.clock import RESET, Clock
 from holdfast.filesystem import check_place, hide_from_git, make_folder, sync
 from holdfast.ids import Ids
 from holdfast.kernel import migrations, tx
 from holdfast.kernel.activity import report
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import Journal
-from holdfast.kernel.process_lock import Turns
+from holdfast.kernel.process_lock import PURGE, Turns, sole
 from holdfast.kernel.store import BEFORE_PURGE, Store, check_sqlite, connect_raw, reserve_checksums
-from holdfast.kernel.store_files import FILE, MARK, PARTS
+from holdfast.kernel.store_files import FILE, MARK, PARTS, empty_mark, require_store
 from holdfast.kernel.translation import translate, translated
 from holdfast.kernel.tx import Snapshot
 from holdfast.types import Report
@@ -184,18 +184,24 @@ def newest_before_purge(folder: str) -> int:
     return max(_before_purge(folder), default=0)
 
 
-def back_up_before_purge(source: apsw.Connection, store: Store, now: int) -> int:
-    """Back up the store in its own folder; returns the time of the newest such backup, so that a failure shows.
+def back_up_before_purge(store: Store, newest: int) -> None:
+    """Back up the store in its own folder, unless a backup is newer than `newest`, or another process is making one.
 
-    A failure is only logged: whoever writes at this moment is not the one to hear of it, and nothing is purged.
+    It is named by a commit that it has, and everything that is deleted later has a later time. A failure is only
+    logged: whoever writes at this moment is not the one to hear of it, and nothing is purged.
     """
     try:
-        backup(source, Path(store.folder) / f"{BEFORE_PURGE}{now}.backup", now)
-    except errors.HoldfastError as error:
+        with translated(), sole(store.folder, PURGE) as alone:
+            if alone and newest_before_purge(store.folder) <= newest:
+                with closing(store.connect_reader()) as source:
+                    row = source.execute("SELECT stamp FROM meta").fetchone()
+                    assert row is not None
+                    at = row[0] % RESET
+                    backup(source, Path(store.folder) / f"{BEFORE_PURGE}{at}.backup", at)
+    except (errors.HoldfastError, OSError) as error:
         import logging
 
         logging.getLogger("holdfast").warning("nothing is purged, because the backup before it failed: %s", error)
-    return newest_before_purge(store.folder)
 
 
 def age_out(folder: str, now: int) -> int:
@@ -235,7 +241,7 @@ def restore(
                 revision = _leap(copy, clock.wall())
                 if seed is not None:
                     seed(copy)
-            (folder / MARK).unlink(missing_ok=True)  # of a store that was here: this one does not go on from it
+            empty_mark(folder)  # one of a store that was here is emptied: this one does not go on from it
             _publish(partial, folder / FILE)
             return revision
     except apsw.Error as error:
@@ -258,7 +264,7 @@ def _new_folder(folder: Path) -> Iterator[None]:
         yield
     except BaseException:
         for left in {*os.listdir(folder)}.difference(found):
-            if left == ".gitignore" or left.endswith(".partial"):
+            if left in (".gitignore", MARK) or left.endswith(".partial"):
                 (folder / left).unlink()
         for path in missing:
             with suppress(OSError):  # another process has put something there meanwhile
@@ -299,7 +305,7 @@ Checker = Callable[[Snapshot], Iterable[str]]
 
 _TABLES = (
     *("tasks", "links", "cells", "locks", "waiters", "leases", "agents", "messages"),
-    *("idempotency", "documents", "templates", "trails", "stashes", "cycles"),
+    *("idempotency", "documents", "templates", "trails", "stashes", "queue_items", "channel_messages", "cycles"),
 )
 
 
@@ -411,8 +417,7 @@ def upgrade(
 ) -> int:
     """Migrate a store to the newest schema of this program and return it. Writes nothing if it is up to date."""
     steps = migrations.load() if steps is None else steps
-    if not (folder / FILE).is_file():
-        raise errors.NotFound(f"there is no workspace in {folder}")
+    require_store(folder)
     store = Store(str(folder), durable=True, busy_timeout=BUSY_TIMEOUT, replica=journal is not None)
     with translated(), closing(Turns(str(folder))) as turns, closing(store):
         if not turns.take(BUSY_TIMEOUT):

@@ -21,7 +21,7 @@ from holdfast.kernel.failpoints import reach
 from holdfast.kernel.store import APPLICATION_ID
 
 # Until the first release the schema files are rewritten in place, and this number says which ones made a store.
-LAYOUT = 10
+LAYOUT = 11
 SCHEMA_FOLDER = os.path.join(os.path.dirname(__file__), "schema")
 
 

@@ -18,7 +18,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 GATE = "gate.lock"
 TURN = "turn.lock"
 OPEN = "open.lock"
+PURGE = "purge.lock"
 _now = SystemClock().monotonic  # real time, also in tests with a clock of their own
 _RECORD = 256  # bytes that say who has the turn, or which files are open
+_MARKED = " marked"
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -221,6 +223,24 @@ def _lock_file(folder: str, name: str) -> int:
     return os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
+@contextlib.contextmanager
+def sole(folder: str, name: str) -> Iterator[bool]:
+    """Whether no other process is inside a block of this name; nobody waits."""
+    descriptor = _lock_file(folder, name)
+    try:
+        yield _try_alone(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Record(NamedTuple):
+    """Which files of a store are open, or were last; whether the note of its commits was beside them; who is left."""
+
+    files: str
+    marked: bool
+    present: bool  # somebody has them open
+
+
 class Presence:
     """That this process has the store open, for others to see. A process that dies is gone."""
 
@@ -233,7 +253,7 @@ class Presence:
         descriptor = _lock_file(self._folder, OPEN)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            joined = _recorded(descriptor) == files
+            joined = _recorded(descriptor).files == files
         except BlockingIOError:  # somebody is recording
             joined = False
         if joined:
@@ -242,7 +262,7 @@ class Presence:
             os.close(descriptor)
         return joined
 
-    def join_in_turn(self, files: str) -> bool:
+    def join_in_turn(self, files: str, marked: bool) -> bool:
         """Be present, and record the files if nobody else is. False: others have other files. The caller has the turn.
 
         Between the two locks nobody else can record: that takes the turn.
@@ -250,25 +270,25 @@ class Presence:
         descriptor = _lock_file(self._folder, OPEN)
         alone = _try_alone(descriptor)
         if alone:
-            os.pwrite(descriptor, files.encode().ljust(_RECORD), 0)
+            os.pwrite(descriptor, f"{files}{_MARKED if marked else ''}".encode().ljust(_RECORD), 0)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-        if alone or _recorded(descriptor) == files:
+        if alone or _recorded(descriptor).files == files:
             self._keep(descriptor)
             return True
         os.close(descriptor)
         return False
 
-    def recorded(self) -> str | None:
-        """The files that others have open; None if nobody has any. The caller has the turn."""
+    def recorded(self) -> Record:
+        """The files that others have open, or had open last. The caller has the turn."""
         descriptor = _lock_file(self._folder, OPEN)
         try:
-            return None if _try_alone(descriptor) else _recorded(descriptor)
+            return _recorded(descriptor)._replace(present=not _try_alone(descriptor))
         finally:
             os.close(descriptor)
 
     def check_alone(self) -> None:
         """Raise Busy, naming them where the system tells, if others have the store open. The caller has the turn."""
-        if self.recorded() is None:
+        if not self.recorded().present:
             return
         pids = sorted(_lock_owners([os.path.join(self._folder, OPEN)], ("FLOCK", "READ")))
         who = "other processes have" if len(pids) != 1 else "another process has"
@@ -303,8 +323,9 @@ def _try_alone(descriptor: int) -> bool:
     return True
 
 
-def _recorded(descriptor: int) -> str:
-    return os.pread(descriptor, _RECORD, 0).decode("ascii", "replace").rstrip()
+def _recorded(descriptor: int) -> Record:
+    text = os.pread(descriptor, _RECORD, 0).decode("ascii", "replace").rstrip()
+    return Record(text.removesuffix(_MARKED), text.endswith(_MARKED), True)
 
 
 def start_helper(name: str) -> SimpleQueue[Callable[[], None] | None]:

@@ -137,7 +137,7 @@ class Store:
         """
         if self.closed:
             raise self.refusal()
-        _refuse_inherited(self.path)
+        refuse_inherited(self.path)
         with self._counting:
             if self._is_connected():
                 self.check_kept()
@@ -158,7 +158,7 @@ class Store:
     def _join(self) -> apsw.Connection | None:
         """Open the first connection without the turn: on the files that are there, if they are the recorded ones."""
         found = self.files.find()
-        if None in found:
+        if None in found or (self._is_marked and not self.files.has_mark):
             return None
         try:
             connection = self._open_first()
@@ -173,34 +173,32 @@ class Store:
 
     def _join_in_turn(self, create: bool) -> apsw.Connection:
         self.files.check_whole()
+        if self._is_marked:
+            self.files.check_mark()
         if create:
             if not os.path.exists(self.path):
                 self.files.forget_mark()
             # Private to its owner, whatever the folder's mode; SQLite gives its other files the same mode.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             sync(self.folder)  # no power loss may keep the names of the other parts and not this one
-        connection = self._verified(self._open_first(create), self.files.join_in_turn)
+        connection = self._verified(self._open_first(create), lambda: self.files.join_in_turn(self._is_marked))
         return self._verified(connection, self.check_kept)
 
     def _open_first(self, create: bool = False) -> apsw.Connection:
         """Open the first connection, with which SQLite recovers the store; raise Corrupt if a commit is missing."""
         # Before the store is read: others go on committing.
-        mark = self.files.marked() if self._is_marked and not self._salvage else None
+        mark = self.files.marked() if self._is_marked else None
         connection = self._open(create)
         if mark is not None and not has_commit(connection, mark):
             _keep_log(connection)
             _give_up(connection)
-            raise errors.Corrupt(
-                f"the store lacks commits that it acknowledged, up to revision {mark.revision} of"
-                f" {as_time(mark.stamp % RESET):%Y-%m-%d %H:%M:%S} UTC: its files were damaged, removed or replaced",
-                hint=_LACKING_HINT,
-            )
+            raise lacking(mark)
         return connection
 
     @property
     def _is_marked(self) -> bool:
         """Whether each commit is noted: a replica has the log, and a store in memory does not outlive its process."""
-        return self._durable and not self.replica
+        return self._durable and not self.replica and not self._salvage
 
     def acknowledge(self, workspace: str, revision: int, stamp: int) -> None:
         """After a COMMIT: note it, so that its loss is found. A failure is logged: the older note is still true."""
@@ -382,6 +380,15 @@ def has_commit(connection: apsw.Connection, mark: Mark) -> bool:
     return row is not None and (row[0] != mark.workspace or (row[1] >= mark.revision and row[2] >= mark.stamp))
 
 
+def lacking(mark: Mark) -> errors.Corrupt:
+    """The error for a store that lacks a commit it acknowledged."""
+    return errors.Corrupt(
+        f"the store lacks commits that it acknowledged, up to revision {mark.revision} of"
+        f" {as_time(mark.stamp % RESET):%Y-%m-%d %H:%M:%S} UTC: its files were damaged, removed or replaced",
+        hint=_LACKING_HINT,
+    )
+
+
 def _is_open(connection: apsw.Connection) -> bool:
     try:
         connection.in_transaction  # noqa: B018
@@ -390,7 +397,8 @@ def _is_open(connection: apsw.Connection) -> bool:
     return True
 
 
-def _refuse_inherited(path: str) -> None:
+def refuse_inherited(path: str) -> None:
+    """Raise Unsupported in a process forked from one that has the store open."""
     if _inherited and (found := identity(path)) is not None and found in _inherited:
         raise errors.Unsupported(
             "the parent of this process had the workspace open when it forked, so file locks do not work here",

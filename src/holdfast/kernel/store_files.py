@@ -9,7 +9,8 @@ looked at by name: opening and closing a file outside SQLite would release the l
 After a crash SQLite reads the write-ahead log up to the first frame that is not as it was written, and takes that for
 the end: one changed byte drops every later commit, and a log that is gone drops all. So each commit is noted in a file
 beside the store before it is acknowledged, without a sync: it was on disk before, so the note never claims too much,
-and a process that is killed leaves the newest. A store that lacks what is noted is Corrupt.
+and a process that is killed leaves the newest. A store that lacks what is noted is Corrupt. So is one whose note was
+removed since it was opened here last: nobody can say any more what it lacks.
 
 Used by the store; maintenance knows the names.
 """
@@ -22,7 +23,8 @@ from binascii import crc32
 import msgspec
 
 from holdfast import errors
-from holdfast.kernel.process_lock import Presence, locked
+from holdfast.filesystem import sync
+from holdfast.kernel.process_lock import Presence, Record, locked
 
 FILE = "holdfast.db"
 PARTS = (FILE, f"{FILE}-wal", f"{FILE}-shm")
@@ -31,6 +33,13 @@ _MARK_BYTES = 128  # one sector at most, so that a loss of power leaves the old 
 _SPLIT_HINT = (
     "end the processes that have it open in the ordinary way, so that they save what they acknowledged; then open it"
     " again. Never remove or replace single files of a workspace"
+)
+_UNMARKED_HINT = (
+    "put it back if you can; otherwise keep a copy of the folder, and restore the latest backup into a new folder, or"
+    " accept a loss and restore what is left: holdfast.salvage(path, file) writes a backup of it"
+)
+_REMAINS_HINT = (
+    "keep a copy of the folder; put the file back if it was moved, or restore the latest backup into a new folder"
 )
 _SECOND = 1_000_000_000  # nanoseconds
 _TICK, _COARSE_TICK = _SECOND // 40, 5 * _SECOND  # more than one tick, with and without fractions of seconds
@@ -68,7 +77,10 @@ class StoreFiles:
         self._calm: tuple[int, int, int] | None = None  # the folder, when its files were compared last
         self._descriptor: int | None = None  # of the folder, while there are connections
         self._presence = Presence(folder)
+        self._mark_path = os.path.join(folder, MARK)
         self._mark: int | None = None  # the descriptor
+        self._marked_in: Identity = None  # the file that it is of
+        self._mark_moved = False  # that file has been removed or replaced
 
     def find(self) -> Identities:
         """What the names stand for now."""
@@ -90,10 +102,19 @@ class StoreFiles:
         self._keep(found)
         return True
 
-    def join_in_turn(self) -> None:
-        """Keep the files of a first connection; raise if others have other files open. The caller has the turn."""
+    def join_in_turn(self, marks: bool) -> None:
+        """Keep the files of a first connection; raise if others have other files open. The caller has the turn.
+
+        `marks`: commits are noted. The note is there before the files are recorded: one that is missing was removed.
+        """
         found = self.find()
-        if None in found or not self._presence.join_in_turn(_text(found)):
+        marked = self.has_mark
+        if not marked:
+            record = self._presence.recorded()
+            if marks and not record.present:
+                self._make_mark()
+            marked = marks or self._was_marked(record, found)
+        if None in found or not self._presence.join_in_turn(_text(found), marked):
             raise self._split(found)
         self._keep(found)
 
@@ -114,9 +135,12 @@ class StoreFiles:
         self._presence.leave()
         self._close_folder()
         self._kept = None
-        if self._mark is not None:
-            os.close(self._mark)
-            self._mark = None
+        self._close_mark()
+
+    def _close_mark(self) -> None:
+        descriptor, self._mark = self._mark, None
+        if descriptor is not None:
+            os.close(descriptor)
 
     def check_alone(self) -> None:
         """Before the first connection, in the turn: raise Busy if others have the store open."""
@@ -129,18 +153,19 @@ class StoreFiles:
     def check_whole(self) -> None:
         """Before the first connection, in the turn: raise if a part of the store was removed or replaced."""
         found = self.find()
-        others = self._presence.recorded()
-        if others is not None and others != _text(found):
+        record = self._presence.recorded()
+        if record.present and record.files != _text(found):
             raise self._split(found)
         if found[0] is None and any(found):
-            left = ", ".join(part for part, there in zip(PARTS, found, strict=True) if there)
-            raise errors.Corrupt(f"{self.path} is missing, but {left} is there: the store was removed in part")
+            require_store(self.folder)
 
     def _split(self, found: Identities) -> errors.Unavailable:
         missing = [part for part, there in zip(PARTS, found, strict=True) if there is None]
-        what = f"{' and '.join(missing)} in {self.folder} removed" if missing else f"files in {self.folder} replaced"
+        what = f"removed {' and '.join(missing)} from" if missing else "replaced files in"
         return errors.Unavailable(
-            f"other processes have the workspace open, but somebody has {what}", hint=_SPLIT_HINT, missing=missing
+            f"other processes have the workspace open, but somebody has {what} {self.folder}",
+            hint=_SPLIT_HINT,
+            missing=missing,
         )
 
     # --- while it is open --------------------------------------------------------------------------------------------
@@ -161,6 +186,8 @@ class StoreFiles:
             return True
         if tuple((part.st_dev, part.st_ino) for part in parts) != kept:
             return True
+        if self._mark is not None and identity(self._mark_path) != self._marked_in:
+            self._mark_moved = True
         # What happens later in the same tick of the file system's clock would not show, so remember only a folder that
         # changed some time ago. By that clock it is at least as late as the last commit.
         tick = _TICK if seen[2] % _SECOND else _COARSE_TICK
@@ -196,15 +223,19 @@ class StoreFiles:
 
     def mark(self, workspace: str, revision: int, stamp: int) -> None:
         """Note a commit that is on disk, before anybody hears of it."""
-        if self._mark is None:
-            self._mark = os.open(os.path.join(self.folder, MARK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if self._mark is None or self._mark_moved:
+            self._close_mark()
+            self._make_mark()
+            self._mark = os.open(self._mark_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            found = os.fstat(self._mark)
+            self._marked_in, self._mark_moved = (found.st_dev, found.st_ino), False
         text = b"%s %d %d" % (workspace.encode(), revision, stamp)
         os.pwrite(self._mark, (b"%s %08x" % (text, crc32(text))).ljust(_MARK_BYTES), 0)
 
     def marked(self) -> Mark | None:
         """The commit that was noted last, None if nothing can be read: a loss of power may leave an empty file."""
         try:
-            with open(os.path.join(self.folder, MARK), "rb") as file:
+            with open(self._mark_path, "rb") as file:
                 text, _, checksum = file.read().rstrip().rpartition(b" ")
         except FileNotFoundError:
             return None
@@ -213,10 +244,64 @@ class StoreFiles:
         workspace, revision, stamp = text.decode().rsplit(" ", 2)
         return Mark(workspace, int(revision), int(stamp))
 
+    @property
+    def has_mark(self) -> bool:
+        """Whether the note is there, whatever it says."""
+        return os.path.exists(self._mark_path)
+
+    def _make_mark(self) -> None:
+        """Make sure that the note is there, also after a loss of power."""
+        if not self.has_mark:
+            empty_mark(self.folder)
+            sync(self.folder)
+
+    def check_mark(self) -> None:
+        """Before the first connection, in the turn: raise Corrupt if the note was removed since the last one.
+
+        Not while others have the store open: they saw it whole, and make the note again with their next commit. A store
+        that was copied here, or moved without the note, is another file than was open here before.
+        """
+        if self.has_mark or (record := self._presence.recorded()).present:
+            return
+        if self._was_marked(record, self.find()):
+            raise errors.Corrupt(
+                f"{MARK} in {self.folder} was removed, which has the last commit that was acknowledged: if {PARTS[1]}"
+                " was removed too after a crash, commits are lost, and nobody can tell",
+                hint=_UNMARKED_HINT,
+            )
+
+    @staticmethod
+    def _was_marked(record: Record, found: Identities) -> bool:
+        """Whether the note was there when this very file was opened last."""
+        return record.marked and record.files.partition(" ")[0] == _text(found[:1])
+
     def forget_mark(self) -> None:
         """Note nothing: a new store is being made here."""
-        if self.marked() is not None:
-            os.truncate(os.path.join(self.folder, MARK), 0)
+        empty_mark(self.folder)
+
+
+def has_store(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds a store, or what is left of one."""
+    return any(os.path.exists(os.path.join(folder, part)) for part in PARTS)
+
+
+def require_store(folder: str | os.PathLike[str]) -> None:
+    """Raise NotFound if a folder holds no store, Corrupt if its file is gone and other parts are left."""
+    found = [part for part in PARTS if os.path.exists(os.path.join(folder, part))]
+    if not found:
+        raise errors.NotFound(f"there is no workspace in {os.fspath(folder)}")
+    if FILE not in found:
+        left = f"{' and '.join(found)} {'are' if len(found) > 1 else 'is'} left"
+        raise errors.Corrupt(
+            f"{FILE} in {os.fspath(folder)} is gone, but {left}: the store was removed in part, and nothing is made"
+            " in its place",
+            hint=_REMAINS_HINT,
+        )
+
+
+def empty_mark(folder: str | os.PathLike[str]) -> None:
+    """Make the note of the last commit in a folder, or empty it: there has been none."""
+    os.close(os.open(os.path.join(folder, MARK), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
 
 
 def _seen(folder: os.stat_result) -> tuple[int, int, int]:

@@ -7,7 +7,6 @@ and compared without another check. Called by the domains and the kernel before 
 
 from __future__ import annotations
 
-import math
 from typing import Final, Literal, overload
 
 from holdfast.errors import Invalid, InvalidFilter, InvalidID, InvalidName
@@ -17,6 +16,7 @@ MAX_SECONDS: Final = 100 * 31_557_600  # a hundred years of 365.25 days
 
 _CONTROL: Final = frozenset(chr(code) for code in (*range(0x20), *range(0x7F, 0xA0)))  # the category Cc
 _LAST: Final = "\U0010ffff"
+_INFINITE: Final = float("inf")
 
 
 def check_name(name: object, what: str = "name") -> None:
@@ -104,7 +104,7 @@ def check_ttl(ttl: object, what: str = "ttl") -> int:
 def _microseconds(value: object, what: str, least: str) -> int:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise Invalid(f"{what} must be a number of seconds, not {type(value).__qualname__}", what=what)
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, float) and not -_INFINITE < value < _INFINITE:
         raise Invalid(f"{what} must be a finite number of seconds, not {value!r}", what=what)
     if value < 0:
         raise Invalid(f"{what} must be {least} seconds, not {value!r}", what=what)

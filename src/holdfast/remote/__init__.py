@@ -21,6 +21,7 @@ from holdfast.remote.failover import Address, Nodes, Sent
 from holdfast.remote.protocol import (
     Elsewhere,
     Pause,
+    Reach,
     RemoteRunner,
     Send,
     Steps,
@@ -77,7 +78,7 @@ class Wire:
     def _pause(self, step: Pause) -> None:
         time.sleep(step.seconds)
 
-    def _leave(self, step: Elsewhere) -> int:
+    def _leave(self, step: Elsewhere) -> Reach:
         return leave(self.nodes, step)
 
     def _send(self, step: Send) -> httpx.Response:
@@ -124,11 +125,11 @@ class NodeRefused(Exception):
     """A node cannot watch, and another may."""
 
 
-def leave(nodes: Nodes, step: Elsewhere) -> int:
-    """Leave the node that sent a response, if there is one; returns how many nodes there are."""
+def leave(nodes: Nodes, step: Elsewhere) -> Reach:
+    """Leave the node that sent a response, if there is one; returns how many there are, and the time of a call."""
     if step.response is not None:
         nodes.leave(step.response.extensions[_NODE])
-    return len(nodes)
+    return Reach(len(nodes), nodes.addresses[0].timeout)
 
 
 @contextmanager
@@ -192,6 +193,11 @@ class RemoteWorkspace(InContext[Sync], Closing):
         """The name that calls through this object act under."""
         return str(self._context.actor)
 
+    def whoami(self) -> dict[str, Any]:
+        """What the server knows of this caller: `token` (its id), `role`, `actor` if the token is bound to one."""
+        told: dict[str, Any] = self._runner.ask("whoami")
+        return told
+
     def check(self) -> Report:
         """Have the server compare the state with the log; needs the role admin."""
         return Report(**self._runner.ask("check"))
@@ -251,14 +257,13 @@ def connect(
     With several, which are nodes of one log, a client that loses its node goes on at the next: its reads never go
     backwards, its writes happen once, its watches resume. The token is given, for all or for each, or in
     HOLDFAST_TOKEN, or in the file that HOLDFAST_TOKEN_FILE names. `verify` is the certificate of a server that made
-    its own, or one for each. Raises Unsupported if the extra `remote` is not installed.
+    its own, or one for each. A call gives up `timeout` seconds after it began, retries included; one that waits for
+    others, so much later. Raises Unsupported if the extra `remote` is not installed.
     """
     try:
         import httpx  # noqa: F401
     except ImportError as error:
-        raise errors.Unsupported(
-            f"a remote workspace needs a package that is not installed: {error}", hint="pip install 'holdfast[remote]'"
-        ) from error
+        raise errors.not_installed("a remote workspace", "remote", error) from error
     context = check_context(Context(derive_actor() if actor is None else actor))
     urls = _for_each(url, 1)
     tokens, trusted = _for_each(token, len(urls)), _for_each(verify, len(urls))

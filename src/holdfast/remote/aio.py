@@ -19,6 +19,7 @@ from holdfast.remote.failover import Nodes
 from holdfast.remote.protocol import (
     Elsewhere,
     Pause,
+    Reach,
     RemoteRunner,
     Send,
     Steps,
@@ -94,7 +95,7 @@ class AsyncWire:
             response = await self._clients[sent.node].request(**request)
         return signed(self.nodes, sent, response)
 
-    async def _leave(self, step: Elsewhere) -> int:
+    async def _leave(self, step: Elsewhere) -> Reach:
         return leave(self.nodes, step)
 
     def watch(self, resuming: Resuming) -> AsyncRemoteWatch[Any]:

@@ -12,6 +12,7 @@ import re
 import ssl
 import threading
 from collections.abc import Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast import errors
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import httpx
 
 _UNIX: Final = "unix://"
+_LEAST: Final = 0.001  # seconds: none would mean not to wait at all, and raise another error
 _CONNECT: Final = 3.0  # most seconds to connect to one of several nodes
 
 
@@ -64,18 +66,31 @@ class Address:
 
     def request(self, step: Send, one_of_many: bool = False) -> dict[str, Any]:
         """The arguments of a request. It waits for a response as long as the call itself may wait, and some more."""
-        from httpx import Timeout
-
         request, wait = step.request, step.request.wait
         connect = min(self.timeout, _CONNECT) if one_of_many else self.timeout
+        most = {"connect": connect, "write": self.timeout, "pool": self.timeout}
+        most |= {} if wait is None else {"read": self.timeout + wait}
         return {
             "method": request.method,
             "url": request.path,
             "params": tuple(request.query),
             "content": request.body,
             "headers": step.headers,
-            "timeout": Timeout(self.timeout, read=None if wait is None else self.timeout + wait, connect=connect),
+            "extensions": {"timeout": most if step.until is None else Phases(most, step.until)},
         }
+
+
+class Phases(dict[str, float]):
+    """The most seconds of each phase of a request, and of all together: httpcore asks when a phase begins."""
+
+    def __init__(self, most: dict[str, float], until: float) -> None:
+        super().__init__(most)
+        self._until = until
+
+    def get(self, phase: str, default: Any = None) -> Any:
+        """The seconds for a phase that begins now."""
+        left = max(self._until - monotonic(), _LEAST)
+        return min(left, super().get(phase, left))
 
 
 class Sent(NamedTuple):

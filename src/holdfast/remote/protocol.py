@@ -1,7 +1,9 @@
 """Calls as requests, responses as types and errors, and retries: the same for threads and event loops.
 
 A call is tried again where that is safe: a read, or a write that carries an idempotency key; five times in all. A
-client of several nodes tries each of them so often, and gives every write a key: done once, whichever node did it.
+client of several nodes tries each of them so often, and gives every write a key: done once, whichever node did it. All
+attempts together have one deadline: what a stopped server has in its socket it may still carry out, so a write that
+was given up has an unknown outcome, which its key settles.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from collections.abc import Callable, Generator
 from copy import deepcopy
 from datetime import datetime
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -37,14 +40,15 @@ from holdfast.types import (
     VersionEquals,
 )
 from holdfast.types.tasks import Task
-from holdfast.wire import PYTHON_HINTS, from_wire, parsed, plan_of, to_wire, wired
-from holdfast.workspace.context import Context, typed_txn
+from holdfast.wire import PASSING_KEY, PYTHON_HINTS, from_wire, parsed, plan_of, to_wire, wired
+from holdfast.workspace.context import Context, PassingKey, typed_txn
 
 if TYPE_CHECKING:
     import httpx
 
 _QUERIED: Final = ("GET", "DELETE")
 _MISTAKABLE: Final = re.compile(r"\.+|[a-z-]+")
+_STASHES: Final = ("stashes", "queues", "channels")  # whose ids may also be (trail, name)
 _BY_ID: Final = ("stashes", "trails", "links", "cycles")  # whose ids are refused as ids, not as names
 _LONG_QUERY: Final = 4096  # bytes, beyond which arguments travel in the body, whatever the method
 _LONGEST: Final = 1e7  # seconds that a socket can wait
@@ -113,7 +117,7 @@ def _segment(op: Operation[..., Any], value: Any, name: str) -> str:
         if type(value) is not int:
             raise errors.Invalid(f"{name} is an int, not {value!r}")
         return str(value)
-    if domain == "stashes" and name == "id":
+    if domain in _STASHES and name == "id":
         value = spelled(value)
     elif domain in _BY_ID and name != "name":
         check_id(value, name)
@@ -168,6 +172,8 @@ def headers_of(request: Request, context: Context) -> dict[str, str]:
     headers["x-agent-derived" if derived else "x-agent-id"] = quote(context.actor)
     if context.key is not None:
         headers["idempotency-key"] = quote(context.key)
+        if isinstance(context.key, PassingKey):
+            headers["prefer"] += f", {PASSING_KEY}"
     if context.at_least is not None:
         headers["x-at-least"] = str(context.at_least)
     if context.fence is not None:
@@ -247,10 +253,11 @@ R = TypeVar("R")
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Send a request and return its response."""
+    """Send a request and return its response. `until` is the monotonic time at which to give up, None for never."""
 
     request: Request
     headers: dict[str, str]
+    until: float | None = None
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -260,9 +267,16 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
-    """Return how many nodes there are; leave the one that sent a response, if there is one."""
+    """Return the servers that there are; leave the one that sent a response, if there is one."""
 
     response: Any = None
+
+
+class Reach(NamedTuple):
+    """How many servers a client may use, and how many seconds a call has that does not wait for others."""
+
+    nodes: int
+    timeout: float
 
 
 Steps = Generator[Send | Pause | Elsewhere, Any, R]
@@ -372,7 +386,10 @@ _MODIFYING: Final = {
 }
 
 
-_PROPERTIES: Final = {"revision": ("revision", "clock_ahead"), "check": Report.__struct_fields__}
+_PROPERTIES: Final = {
+    **{"revision": ("revision", "clock_ahead"), "check": Report.__struct_fields__},
+    "whoami": ("token", "role", "actor", "workspace"),
+}
 
 
 def _asking(what: str, context: Context) -> Steps[dict[str, Any]]:
@@ -398,29 +415,33 @@ def sending(request: Request, context: Context) -> Steps[httpx.Response]:
     """Send a request, and retry it if that is safe, at another node if there are several."""
     from httpx import TransportError
 
-    nodes: int = yield Elsewhere()
+    nodes, timeout = yield Elsewhere()
     if nodes > 1 and not request.safe and context.key is None:
         context = msgspec.structs.replace(context, key=f"auto-{token_hex(16)}")
     attempts = ATTEMPTS * nodes if request.safe or context.key is not None else 1
+    end = None if request.wait is None else monotonic() + timeout + request.wait
     sent: TransportError | None = None  # the trouble after which it may have happened
     for attempt in range(attempts):
+        pause = PAUSE * 3 ** (attempt // nodes)
         try:
-            response: httpx.Response = yield Send(request, headers_of(request, context))
+            until = None if end is None else min(end, monotonic() + timeout / nodes + (request.wait or 0.0))
+            response: httpx.Response = yield Send(request, headers_of(request, context), until)
         except TransportError as error:
             if not _never_sent(error):
                 sent = error
-            if attempt == attempts - 1 or _is_distrust(error):
-                raise _lost(request, sent or error) from error
+            late = end is not None and monotonic() + pause >= end
+            if attempt == attempts - 1 or late or _is_distrust(error):
+                raise _lost(request, sent or error, context.key, timeout) from error
         else:
             if response.is_success:
                 return response
             refusal = failure(response.content, response.status_code)
             again = is_of_node(refusal) if nodes > 1 else type(refusal) is errors.Unavailable and request.safe
-            if not again or attempt == attempts - 1:
+            if not again or attempt == attempts - 1 or (end is not None and monotonic() + pause >= end):
                 raise refusal
             yield Elsewhere(response)
         if (attempt + 1) % nodes == 0:  # every node had its chance
-            yield Pause(PAUSE * 3 ** (attempt // nodes))  # one that stops may be replaced
+            yield Pause(pause)  # one that stops may be replaced
     raise AssertionError("not reached")
 
 
@@ -444,12 +465,20 @@ def _is_distrust(error: httpx.TransportError) -> bool:
     return "CERTIFICATE_VERIFY_FAILED" in str(error)
 
 
-def _lost(request: Request, error: httpx.TransportError) -> errors.HoldfastError:
-    """The error for a call without a response: a write that was sent may have happened."""
+def _lost(request: Request, error: httpx.TransportError, key: str | None, timeout: float) -> errors.HoldfastError:
+    """The error for a call without a response: a write that was sent may have happened, or may happen yet."""
+    from httpx import TimeoutException
+
     reason = str(error) or type(error).__name__
+    if isinstance(error, TimeoutException):
+        reason = f"it did not answer within {timeout + (request.wait or 0.0):g} s"
     if request.safe or _never_sent(error):
         hint = "pass verify=, the server's own certificate" if _is_distrust(error) else SERVE_THERE
         return errors.Unreachable(f"the server cannot be reached: {reason}", hint=hint)
-    return errors.OutcomeUnknown(
-        f"the connection broke before the answer came: {reason}", hint="repeat it with the same idempotency key"
-    )
+    lost = f"the connection broke before the answer came: {reason}"
+    if isinstance(error, TimeoutException):
+        lost = f"the server has the call, but {reason}; it may carry it out later"
+    if key is None:
+        hint = "look whether it happened before you repeat it; with ws.using(key=...) a call can be repeated safely"
+        return errors.OutcomeUnknown(lost, hint=hint)
+    return errors.OutcomeUnknown(lost, hint=f"repeat it with its idempotency key: key={key}", key=str(key))

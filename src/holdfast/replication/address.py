@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from holdfast import errors
 from holdfast.filesystem import LOG_URL, check_place, make_folder, recorded_log, write_private
-from holdfast.kernel.store_files import FILE as STORE
+from holdfast.kernel.store_files import has_store
 from holdfast.replication.log import PATIENCE, CommitLog, ErrorMappingLog, Patience
 
 # by scheme: the extra that has its client
@@ -79,10 +79,7 @@ def connect(url: str, *, create: bool = False) -> CommitLog:
         else:
             from holdfast.replication.postgres import PostgresLog as kind
     except ImportError as error:
-        raise errors.Unsupported(
-            f"a log at {address.public} needs a package that is not installed: {error}",
-            hint=f"pip install 'holdfast[{address.engine}]'",
-        ) from error
+        raise errors.not_installed(f"a log at {address.public}", address.engine, error) from error
     return kind(address.conninfo, address.workspace, create=create)
 
 
@@ -92,7 +89,7 @@ def prepare(folder: str | os.PathLike[str], url: str, log: CommitLog, patience: 
     Without the record a later command would take what a failed first opening left for a workspace of its own.
     """
     check_recorded(folder, url)
-    if os.path.exists(os.path.join(folder, STORE)):
+    if has_store(folder):
         return
     Patience(PATIENCE if patience is None else patience).outlast(ErrorMappingLog(log).head)
     check_place(os.path.realpath(folder))

@@ -1,8 +1,10 @@
 """A log in NATS JetStream: a subject for the entries of each workspace, in streams that many workspaces share.
 
 An append is a publish that expects the last sequence of its subject; the stream's sequence is the position. That header
-is stored, so each entry names the one before it and a gap shows. A publish that is refused, or overtaken by one that is
-not decided yet, means that another node was first. Blobs lie in the same stream, in parts, so their sequences tell what
+is stored, so each entry names the one before it and a gap shows. A publish that is refused with the number of another
+end means that another node was first. One that is refused without a number was compared with nothing: the leader still
+has a mark on the subject, perhaps that of our own entry before, which it takes away after it has acknowledged. It is
+published again until it is decided. Blobs lie in the same stream, in parts, so their sequences tell what
 a trim deletes: one mark is published, and everything of the workspace before it purged. The entry at the mark stays,
 else the end of the log would be lost. A workspace exists if it has a mark.
 
@@ -21,7 +23,6 @@ import base64
 import logging
 import re
 import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -30,10 +31,10 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import errors
-from holdfast.clock import Clock, Signal, SystemClock, Wakeable
-from holdfast.ids import Ids
+from holdfast.clock import Signal
 from holdfast.kernel.journal import LogMoved
-from holdfast.replication.log import START, CommitLog, LostAnswer, Trimmed
+from holdfast.replication.engine_log import EngineLog
+from holdfast.replication.log import START, LostAnswer, Trimmed
 from holdfast.replication.nats_connection import (
     REPLICAS,
     Connection,
@@ -45,54 +46,43 @@ from holdfast.replication.nats_connection import (
     shard_of,
 )
 
-MAX_ENTRY = 128 * 1024
 PAGE = 500
 PART = 512 * 1024  # of a blob; a server takes messages of at most 1 MiB by default
 _PAGE_BYTES = 8 * 1024 * 1024
 _PARTS = 8  # of a blob that are on their way at once
-_LOOK_ANYWAY = 2_000_000  # microseconds for which silence is believed to mean no news
 _CACHED, _CACHED_BYTES = 1000, 4 * 1024 * 1024
 _FROM_LEADER = 20  # entries to read one by one where a replica is behind
 _SHORTLY = 0.02  # seconds until an entry that was first is published again
 _TRIES = 10
 _PAUSE = 2_000  # microseconds, growing, before a replica that is behind is asked again
+_UNDECIDED_PAUSES: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)  # seconds
 _IMPOSSIBLE = 2**63 - 1
 
 _EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
-_WRONG_LAST, _UNDECIDED = 10071, 10164  # of a publish: another message is the last, or is about to be
+_WRONG_LAST, _UNDECIDED = 10071, 10164  # of a publish: another message is the last, or one before it is in progress
 _NO_MESSAGE, _NO_STREAM, _STREAM_EXISTS = 10037, 10059, 10058
 _UNPLACED: Final = (10005, 10023, 10074)  # too few servers, or no cluster
 _WHOLE: Final = ("204", "404")  # the end of a batch, and an empty one
 _told: set[str] = set()  # warnings of this process
 
 
-class JetStreamLog(CommitLog):
+class JetStreamLog(EngineLog[Connection]):
     """The log of one workspace. `url` has the servers and options: `nats://h1,h2,h3?stream=NAME&replicas=3`."""
-
-    max_entry = MAX_ENTRY
 
     def __init__(self, url: str, workspace: str, *, create: bool = False) -> None:
         options = read_options(url)
-        self.name = workspace
-        self._create = create
+        super().__init__(Connection.of(url.partition("?")[0]), workspace, create)
         self.stream = options.get("stream") or shard_of(workspace)
         self._wanted = int(options["replicas"]) if "replicas" in options else None
         self._options = options
-        self._connection: Connection | None = Connection.of(url.partition("?")[0])
         place = workspace.replace(".", "%2E")  # a dot ends a token of a subject
         self._subject = f"holdfast.{self.stream}.{place}"
         self._entries, self._mark, self._probe = (f"{self._subject}.{kind}" for kind in ("e", "t", "p"))
         self.news_subject = f"holdfast-news.{self.stream}.{place}"
-        self._clock: Clock = SystemClock()
-        self._ids = Ids()
         self._replicas = 0  # of the stream; 0 until the workspace was found
-        self._end = START  # the highest position known
         self._trimmed = START  # the highest mark known
-        self._asked: int | None = None  # when the tail last came from the server
         self._heard: dict[int, tuple[int, bytes]] = {}  # by the position before: what was published again
         self._heard_bytes = 0
-        self._waiters: weakref.WeakSet[Wakeable] = weakref.WeakSet()
-        self._lock = threading.Lock()
         self._news = threading.Condition(self._lock)
         self._finding = threading.Lock()
 
@@ -111,32 +101,26 @@ class JetStreamLog(CommitLog):
         return round(datetime.fromisoformat(info["ts"]).timestamp() * 1e6)
 
     def append(self, entry: bytes, expected: int) -> int:
-        if len(entry) > self.max_entry:
-            raise ValueError(f"an entry has at most {self.max_entry} bytes, this one {len(entry)}")
+        self._check_size(entry)
         self._find()
         position = self._publish(self._entries, entry, expected, lost=LostAnswer)
         self._end = max(self._end, position)
         return position
 
     def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
-        connection, now, asked = self._open(), self._clock.monotonic(), self._asked
         if after < self._trimmed:
             raise Trimmed(self._trimmed)
-        if asked is not None and now - asked < _LOOK_ANYWAY and connection.listens(self):
+        if self._is_silent():
             page = list(self._chain(after))
             if page or after >= self._end:
                 return page
         self._find()
-        self._asked = now  # before it asks: a hint that comes meanwhile counts
-        try:
+        with self._asking():
             return self._fetch(after)
-        except BaseException:
-            self.hint()
-            raise
 
     def put(self, blob: bytes) -> str:
         self._find()
-        parts = [blob[start : start + PART] for start in range(0, len(blob), PART)] or [b""]
+        parts = self._parted(blob, PART)
         ref = f"{self._ids.new(self._clock.wall())}-{len(parts)}"
         subjects = self._parts(ref)
         for start in range(0, len(parts), _PARTS):
@@ -176,20 +160,6 @@ class JetStreamLog(CommitLog):
         self._trimmed = max(self._trimmed, before)
         self._api(f"STREAM.PURGE.{self.stream}", filter=f"{self._subject}.>", seq=before)
 
-    def enroll(self, waiter: Wakeable) -> None:
-        with self._lock:
-            self._waiters.add(waiter)
-        self._open().listen(self)
-
-    def dismiss(self, waiter: Wakeable) -> None:
-        with self._lock:
-            self._waiters.discard(waiter)
-
-    def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.release(self)
-
     def durability(self) -> Sequence[str]:
         self._find()
         return tuple(doubts(self._open(), self.stream, self._info()["config"]["num_replicas"], self._options))
@@ -205,22 +175,8 @@ class JetStreamLog(CommitLog):
             while len(self._heard) > _CACHED or self._heard_bytes > _CACHED_BYTES:
                 self._heard_bytes -= len(self._heard.pop(next(iter(self._heard)))[1])
             self._end = max(self._end, position)
-            waiters = list(self._waiters)
             self._news.notify_all()
-        for waiter in waiters:
-            waiter.set()
-
-    def hint(self) -> None:
-        """The log may have moved: the next tail asks the server."""
-        self._asked = None
-
-    def wake(self) -> None:
-        """Wake all waiters to look."""
-        self.hint()
-        with self._lock:
-            waiters = list(self._waiters)
-        for waiter in waiters:
-            waiter.set()
+        self.wake_waiters()
 
     def _chain(self, after: int) -> Iterator[tuple[int, bytes]]:
         """The entries after a position that were heard, as far as there is no gap."""
@@ -292,8 +248,7 @@ class JetStreamLog(CommitLog):
         """The sequence of the workspace's mark, and up to where it is trimmed."""
         last = self._last(self._mark)
         if last is None:
-            where = f"{self._open().address} has no workspace {self.name} any more"
-            raise errors.Corrupt(where, hint=f"restore the stream {self.stream}")
+            raise self._gone(f"restore the stream {self.stream}")
         self._trimmed = max(self._trimmed, int(last[1]))
         return last[0], self._trimmed
 
@@ -323,26 +278,35 @@ class JetStreamLog(CommitLog):
     ) -> int:
         """Publish a message and return its sequence; without an expectation it replaces those before it."""
         headers = {"Nats-Rollup": "sub"} if expected is None else {_EXPECTED: str(expected)}
-        connection = self._open()
-        try:
-            return int(_json(connection.ask(Request(subject, payload, headers), lost), connection)["seq"])
-        except _Refused as refused:
-            if refused.code not in (_WRONG_LAST, _UNDECIDED):
-                raise lost(refused.message) from refused
-            number = re.search(r"(\d+)$", refused.message) if refused.code == _WRONG_LAST else None
-            end = None if number is None else int(number[1])
-            if subject == self._entries and expected is not None:
-                self._end = max(self._end, end or START)
-                if not self._hears_of(expected):
-                    self.hint()
-            raise _Moved(end) from refused
+        connection, pauses = self._open(), iter(_UNDECIDED_PAUSES)
+        while True:
+            try:
+                return int(_json(connection.ask(Request(subject, payload, headers), lost), connection)["seq"])
+            except _Refused as refused:
+                if refused.code == _UNDECIDED and (pause := next(pauses, None)) is not None:
+                    if not self._hears_of(expected if subject == self._entries else None, pause):
+                        continue  # nothing was decided, and nothing stored: to publish again is safe
+                elif refused.code not in (_WRONG_LAST, _UNDECIDED):
+                    raise lost(refused.message) from refused
+                raise self._moved(subject, expected, refused, lost) from refused
 
-    def _hears_of(self, before: int) -> bool:
-        """Whether the entry after a position was published again, or is so shortly: then nobody need ask for it."""
-        if before == _IMPOSSIBLE or not self._open().listens(self):
-            return False
+    def _moved(self, subject: str, expected: int | None, refused: _Refused, lost: type[Exception]) -> Exception:
+        """What a refusal means: another message is the last, or the server that refused does not know of the last."""
+        number = re.search(r"(\d+)$", refused.message) if refused.code == _WRONG_LAST else None
+        end = None if number is None else int(number[1])
+        if subject == self._entries and expected is not None:
+            if end is not None and end < expected <= self._end:
+                return lost(f"{self._open().address}: a server that is behind refused, and another may have accepted")
+            self._end = max(self._end, end or START)
+            asks = expected == _IMPOSSIBLE or not self._open().listens(self)
+            if asks or not self._hears_of(expected, _SHORTLY):
+                self.hint()
+        return _Moved(end)
+
+    def _hears_of(self, before: int | None, seconds: float) -> bool:
+        """Wait until the entry after a position is published again: then nobody need ask for it."""
         with self._news:
-            return self._news.wait_for(lambda: before in self._heard, _SHORTLY)
+            return self._news.wait_for(lambda: before in self._heard, seconds)
 
     def _parts(self, ref: str) -> list[str]:
         count = ref.rpartition("-")[2]
@@ -351,11 +315,6 @@ class JetStreamLog(CommitLog):
         return [f"{self._subject}.b.{ref}.{number}" for number in range(int(count))]
 
     # --- the stream --------------------------------------------------------------------------------------------------
-
-    def _open(self) -> Connection:
-        if self._connection is None:
-            raise errors.Unreachable(f"the log of {self.name} is closed")
-        return self._connection
 
     def _find(self) -> None:
         """Once: see that the workspace is there, or make it. Raises NotFound."""
@@ -370,12 +329,12 @@ class JetStreamLog(CommitLog):
             info = self._info()
         except _Refused:
             if not self._create:
-                raise self._unknown() from None
+                raise self._unknown(f", stream {self.stream}") from None
             info = self._make_stream()
         self._check_stream(info["config"])
         if self._last(self._mark) is None:
             if not self._create:
-                raise self._unknown()
+                raise self._unknown(f", stream {self.stream}")
             with suppress(LogMoved):  # another node has made it
                 self._publish(self._mark, str(START).encode(), START)
         self._replicas = info["config"]["num_replicas"]
@@ -383,12 +342,6 @@ class JetStreamLog(CommitLog):
             if doubt not in _told:
                 _told.add(doubt)
                 logging.getLogger("holdfast").warning("%s: %s", connection.address, doubt)
-
-    def _unknown(self) -> errors.NotFound:
-        where = f"{self._open().address}, stream {self.stream}"
-        return errors.NotFound(
-            f"there is no workspace {self.name} in {where}", hint="check the name; create=True makes it"
-        )
 
     def _info(self) -> Any:
         return self._api(f"STREAM.INFO.{self.stream}", _NO_STREAM)
@@ -425,9 +378,6 @@ class JetStreamLog(CommitLog):
             if refused.code in known:
                 raise
             raise errors.Unreachable(f"{connection.address}: {refused.message}") from None
-
-    def __repr__(self) -> str:
-        return f"<JetStreamLog {self.name} in {self._connection.address if self._connection else 'nothing: closed'}>"
 
 
 class _Moved(LogMoved):

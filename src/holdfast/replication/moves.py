@@ -31,7 +31,7 @@ from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.migrations import refuse_replica
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.store import Store
-from holdfast.kernel.store_files import FILE
+from holdfast.kernel.store_files import require_store
 from holdfast.kernel.translation import translated
 from holdfast.replication import address
 from holdfast.replication.follower import Applied, read_applied, serialize, write_applied
@@ -58,11 +58,6 @@ class Move(msgspec.Struct, frozen=True):
     to: Literal["log", "file"]
     url: str
     entry: str  # the id of the log's first or last entry
-
-
-def has_store(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds a workspace, or what may be left of one."""
-    return os.path.exists(os.path.join(folder, FILE))
 
 
 def replicate(folder: Path, log: CommitLog, url: str, patience: float | None) -> int:
@@ -215,8 +210,7 @@ def _record_file(folder: Path) -> None:
 @contextmanager
 def _alone(folder: Path, *, replica: bool | None = False, busy_timeout: float = _BUSY_TIMEOUT) -> Iterator[Store]:
     """The store in a folder that nobody else has open, or can open meanwhile. `replica` None: the note says which."""
-    if not has_store(folder):
-        raise errors.NotFound(f"there is no workspace in {folder}")
+    require_store(folder)
     with closing(Turns(str(folder))) as turns:
         if not turns.take(busy_timeout):
             raise turns.missed("nothing was changed")

@@ -28,9 +28,11 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from holdfast import errors
+from holdfast.replication.engine_log import SharedClient
 
 _ANSWER = 3.0  # seconds for which an answer is waited for
 _CONNECT = 2.0  # for which each server may take to greet
+_CLOSE = 0.5  # for which the end of a connection is waited for
 _RECONNECT = 0.25
 _PING = 2  # seconds between pings; a server that misses two is left
 _NO_RESPONDERS = "503"
@@ -86,22 +88,10 @@ class _Call:
         self.messages: list[Message] = []
 
 
-class Connection:
+class Connection(SharedClient):
     """The servers of one address as this process reaches them."""
 
-    _connections: dict[tuple[int, str], Connection] = {}  # noqa: RUF012  (one of each process: a child has its own)
-    _all = threading.Lock()
-
-    @classmethod
-    def of(cls, url: str) -> Connection:
-        """Return the one for an address, which the log gives back with `release`."""
-        with cls._all:
-            key = (os.getpid(), url)
-            found = cls._connections.get(key) or cls._connections.setdefault(key, cls(url, key))
-            found._users += 1
-            return found
-
-    def __init__(self, url: str, key: tuple[int, str]) -> None:
+    def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         user, _, hosts = parts.netloc.rpartition("@")
         self.hosts = [host for host in hosts.split(",") if host]
@@ -111,18 +101,14 @@ class Connection:
         name, colon, password = user.partition(":")
         self._login = {"user": unquote(name), "password": unquote(password)} if colon else {"token": unquote(name)}
         self._login = {name: value for name, value in self._login.items() if value}
-        self.address = f"{parts.scheme}://{hosts}"
+        super().__init__(f"{parts.scheme}://{hosts}")
         self._first = os.getpid()
-        self._key = key
-        self._users = 0
-        self._lock = threading.Lock()
         self._logs: weakref.WeakSet[Listener] = weakref.WeakSet()
         self._heard: weakref.WeakKeyDictionary[Listener, Any] = weakref.WeakKeyDictionary()  # subscriptions
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._calls: dict[str, _Call] = {}
         self._tokens = itertools.count()
-        self._closed = False
         self._complaint = ""  # such as missing rights, which no answer tells
         self.clustered = False  # as the last server said
 
@@ -154,7 +140,11 @@ class Connection:
         return running.result()
 
     async def _ask_all(self, requests: Sequence[Request]) -> list[list[Message]]:
-        client = await asyncio.shield(self._connected)
+        try:
+            async with asyncio.timeout(2 * _CONNECT):
+                client = await asyncio.shield(self._connected)
+        except TimeoutError:
+            raise errors.Unreachable(f"{self.address}: no server has greeted yet{self._complaint}") from None
         if isinstance(client, errors.Unreachable):
             raise errors.Unreachable(client.message)
         tokens = [str(next(self._tokens)) for _ in requests]
@@ -214,7 +204,7 @@ class Connection:
                     await self._subscribe(client, log)
             except (nats.errors.Error, OSError, TimeoutError, ValueError, ImportError) as error:
                 if client is not None:
-                    await client.close()
+                    await _close(client)
                 self._connected.set_result(errors.Unreachable(f"{self.address}: {self._say(error)}"))
                 await asyncio.sleep(0 if self._closed else _RECONNECT)
                 self._connected = loop.create_future()
@@ -229,7 +219,7 @@ class Connection:
             for call in self._calls.values():
                 if not call.done.done():
                     call.done.set_exception(nats.errors.ConnectionClosedError())
-            await client.close()
+            await _close(client)
         self._connected.set_result(errors.Unreachable(f"the connection to {self.address} is closed"))
 
     async def _connect(self) -> Client:
@@ -263,7 +253,7 @@ class Connection:
                 return client
             except (nats.errors.Error, OSError, TimeoutError) as failed:
                 error = failed
-                await client.close()
+                await _close(client)
         raise error
 
     async def _lost(self) -> None:
@@ -279,13 +269,11 @@ class Connection:
     # --- news --------------------------------------------------------------------------------------------------------
 
     def listen(self, log: Listener) -> None:
-        """Let a log hear what is published on its subject, from now on and after each outage."""
         if log not in self._logs:
             self._logs.add(log)
             self._run(self._listen(log))
 
     def listens(self, log: Listener) -> bool:
-        """Whether a log hears what is published now."""
         return log in self._heard
 
     async def _listen(self, log: Listener) -> None:
@@ -317,13 +305,7 @@ class Connection:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def release(self, log: Listener) -> None:
-        """A log is closed; the last one closes the connection."""
-        with self._all, self._lock:
-            self._users -= 1
-            last, loop, thread = not self._users, self._loop, self._thread
-            if last:
-                self._closed = True
-                self._connections.pop(self._key, None)
+        last, loop, thread = self._count_out(), self._loop, self._thread
         self._logs.discard(log)
         if loop is None or thread is None:
             return
@@ -332,6 +314,15 @@ class Connection:
             return
         loop.call_soon_threadsafe(self._down.set)
         thread.join()
+
+
+async def _close(client: Client) -> None:
+    """Close a client, which waits for a server that broke off a TLS handshake for ever."""
+    try:
+        async with asyncio.timeout(_CLOSE):
+            await client.close()
+    except (TimeoutError, nats.errors.Error, OSError):
+        return  # it is not used any more
 
 
 def _message(raw: Msg) -> Message:

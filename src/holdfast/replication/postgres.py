@@ -12,7 +12,6 @@ it was hinted at news, or knows of some, or has not asked for two seconds, or no
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import threading
@@ -25,17 +24,15 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdfast import errors
-from holdfast.clock import Signal, SystemClock, Wakeable
-from holdfast.ids import Ids
+from holdfast.clock import Signal
 from holdfast.kernel.journal import LogMoved
-from holdfast.replication.log import START, CommitLog, LostAnswer, Trimmed
+from holdfast.replication.engine_log import EngineLog, SharedClient
+from holdfast.replication.log import LostAnswer, Trimmed
 
-MAX_ENTRY = 128 * 1024
 PAGE = 500
 PART = 4 * 1024 * 1024  # of a blob
 CHANNEL = "holdfast"
 _IDLE_CONNECTIONS = 4
-_LOOK_ANYWAY = 2_000_000  # microseconds for which no notification is believed to mean no news
 _RECONNECT = 0.5
 _NAMED = 500  # workspaces in one notification, which has at most 8000 bytes
 _SETUP_LOCK = 0x686F6C64  # of a transaction that makes the tables
@@ -71,11 +68,11 @@ _END: LiteralString = (
     "coalesce((SELECT position FROM holdfast.entries WHERE workspace = %(w)s ORDER BY position DESC LIMIT 1), 0)"
 )
 _APPEND = (
-    "INSERT INTO holdfast.entries (workspace, position, entry) SELECT %(w)s, %(expected)s + 1, %(entry)s WHERE EXISTS"
+    "INSERT INTO holdfast.entries (workspace, position, entry) SELECT %(w)s, %(expected)s + 1, %(entry)b WHERE EXISTS"
     " (SELECT 1 FROM holdfast.entries WHERE workspace = %(w)s AND position = %(expected)s)"
 )
 _APPEND_FIRST = (
-    "INSERT INTO holdfast.entries (workspace, position, entry) SELECT %(w)s, 1, %(entry)s WHERE NOT EXISTS"
+    "INSERT INTO holdfast.entries (workspace, position, entry) SELECT %(w)s, 1, %(entry)b WHERE NOT EXISTS"
     " (SELECT 1 FROM holdfast.entries WHERE workspace = %(w)s)"
 )
 _TAIL: LiteralString = (
@@ -94,27 +91,20 @@ _TRIM = (
 _DELETE_ENTRIES = (
     f"DELETE FROM holdfast.entries WHERE workspace = %(w)s AND position <= %(trimmed)s AND position < {_END}"
 )
+# A notification is a commit too, and need not be on disk: the append before it is.
+_NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
 _DELETE_BLOBS: LiteralString = "DELETE FROM holdfast.blobs WHERE workspace = %(w)s AND put_at < %(trimmed)s"
 
 R = TypeVar("R")
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-class PostgresLog(CommitLog):
+class PostgresLog(EngineLog["Server"]):
     """The log of one workspace in a database. `conninfo` is what libpq takes: an address, or keywords and values."""
 
-    max_entry = MAX_ENTRY
-
     def __init__(self, conninfo: str, workspace: str, *, create: bool = False) -> None:
-        self.name = workspace
-        self._create = create
-        self._server: Server | None = Server.of(conninfo)
-        self._clock, self._ids = SystemClock(), Ids()
+        super().__init__(Server.of(conninfo), workspace, create)
         self._id = 0  # the workspace's number, once it is known
-        self._end = START  # the highest position known
-        self._asked: int | None = None  # when the tail last came from the server
-        self._waiters: weakref.WeakSet[Wakeable] = weakref.WeakSet()
-        self._lock = threading.Lock()
 
     def head(self) -> int:
         (end,) = self._one(f"SELECT {_END}", {})
@@ -125,8 +115,7 @@ class PostgresLog(CommitLog):
         return int(self._one("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint", {})[0])
 
     def append(self, entry: bytes, expected: int) -> int:
-        if len(entry) > self.max_entry:
-            raise ValueError(f"an entry has at most {self.max_entry} bytes, this one {len(entry)}")
+        self._check_size(entry)
         server, workspace = self._open(), self._workspace()
         statement = _APPEND if expected else _APPEND_FIRST
         values = {"w": workspace, "expected": expected, "entry": entry}
@@ -139,22 +128,17 @@ class PostgresLog(CommitLog):
             self.hint()
             raise LogMoved
         self._end = max(self._end, expected + 1)
-        server.appended(workspace)
+        server.appended(workspace, self)
         return expected + 1
 
     def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
-        server, now, asked = self._open(), self._clock.monotonic(), self._asked
-        if after >= self._end and asked is not None and now - asked < _LOOK_ANYWAY and server.listens:
+        if after >= self._end and self._is_silent():
             return ()
         workspace = self._workspace()
-        self._asked = now  # before it asks: a hint that comes meanwhile counts
-        try:
+        with self._asking():
             rows = self._all(_TAIL, {"after": after, "page": PAGE, "w": workspace})
-        except BaseException:
-            self.hint()
-            raise
         if not rows:
-            raise errors.Corrupt(f"{server.address} has no workspace {self.name} any more", hint="restore the database")
+            raise self._gone("restore the database")
         if after < rows[0][0]:
             raise Trimmed(rows[0][0])
         page = [(position, bytes(entry)) for _, position, entry in rows if position is not None]
@@ -164,7 +148,7 @@ class PostgresLog(CommitLog):
 
     def put(self, blob: bytes) -> str:
         ref = self._ids.new(self._clock.wall())
-        parts = [blob[start : start + PART] for start in range(0, len(blob), PART)] or [b""]
+        parts = self._parted(blob, PART)
         workspace = self._workspace()
         with self._open().connection() as connection, connection.transaction():
             for part, data in enumerate(parts):
@@ -188,41 +172,10 @@ class PostgresLog(CommitLog):
             for statement in (_DELETE_ENTRIES, _DELETE_BLOBS):
                 connection.execute(statement, {"w": workspace, "trimmed": row[0]})
 
-    def enroll(self, waiter: Wakeable) -> None:
-        with self._lock:
-            self._waiters.add(waiter)
-        self._open().listen(self)
-
-    def dismiss(self, waiter: Wakeable) -> None:
-        with self._lock:
-            self._waiters.discard(waiter)
-
-    def hint(self) -> None:
-        """The log may have moved: the next tail asks the server."""
-        self._asked = None
-
-    def wake(self) -> None:
-        """Wake all waiters to look."""
-        self.hint()
-        with self._lock:
-            waiters = list(self._waiters)
-        for waiter in waiters:
-            waiter.set()
-
     @property
     def id(self) -> int:
         """The workspace's number in the database, 0 while it is unknown."""
         return self._id
-
-    def close(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            server.release(self)
-
-    def _open(self) -> Server:
-        if self._server is None:
-            raise errors.Unreachable(f"the log of {self.name} is closed")
-        return self._server
 
     def _workspace(self) -> int:
         """The workspace's number. Raises NotFound if there is none of this name, and it shall not be made."""
@@ -232,10 +185,7 @@ class PostgresLog(CommitLog):
                 if found is None and self._create:
                     found = _make_workspace(connection, self.name)
             if found is None:
-                raise errors.NotFound(
-                    f"there is no workspace {self.name} in {self._open().address}",
-                    hint="check the name; create=True makes it",
-                )
+                raise self._unknown()
             self._id = found
         return self._id
 
@@ -246,9 +196,6 @@ class PostgresLog(CommitLog):
         values = {"w": self._workspace(), **values}
         with self._open().connection() as connection:
             return connection.cursor(binary=True).execute(statement, values).fetchall()
-
-    def __repr__(self) -> str:
-        return f"<PostgresLog {self.name} in {self._server.address if self._server else 'nothing: closed'}>"
 
 
 def _find_workspace(connection: Connection, name: str) -> int | None:
@@ -268,22 +215,10 @@ def _make_workspace(connection: Connection, name: str) -> int | None:
     return _find_workspace(connection, name)
 
 
-class Server:
+class Server(SharedClient):
     """One database as this process reaches it: its connections, and its notifications."""
 
-    _servers: dict[tuple[int, str], Server] = {}  # noqa: RUF012  (one of each process: a child does not use its parent's)
-    _all = threading.Lock()
-
-    @classmethod
-    def of(cls, conninfo: str) -> Server:
-        """Return the one for an address, which the log gives back with `release`."""
-        with cls._all:
-            key = (os.getpid(), conninfo)
-            server = cls._servers.get(key) or cls._servers.setdefault(key, cls(conninfo, key))
-            server._users += 1
-            return server
-
-    def __init__(self, conninfo: str, key: tuple[int, str]) -> None:
+    def __init__(self, conninfo: str) -> None:
         try:
             given = conninfo_to_dict(conninfo)
         except psycopg.ProgrammingError:
@@ -291,18 +226,14 @@ class Server:
                 "this is not the address of a PostgreSQL database",
                 hint='such as "postgresql://host/db?workspace=team-a"; special characters are written %40',
             ) from None  # its message may repeat the password
-        self._key = key
-        self._users = 0
+        super().__init__(_address(given))
         self._conninfo = make_conninfo(**{**_DEFAULTS, **given})
         self._secrets = [str(given[name]) for name in ("password", "sslpassword") if given.get(name)]
-        self.address = _address(given)
         self._idle: list[Connection] = []
-        self._lock = threading.Lock()
         self._logs: weakref.WeakSet[PostgresLog] = weakref.WeakSet()
-        self._closed = False
         self._listener: threading.Thread | None = None
         self._wake: socket.socket | None = None
-        self.listens = False
+        self._is_listening = False
         self._news: set[int] = set()
         self._pid = 0  # of the connection that notifies
         self._notify = Signal()
@@ -371,8 +302,10 @@ class Server:
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
+    def listens(self, log: PostgresLog) -> bool:
+        return self._is_listening
+
     def listen(self, log: PostgresLog) -> None:
-        """Wake a log when others append to it, from now on."""
         with self._lock:
             self._logs.add(log)
             if self._listener is None and not self._closed:
@@ -387,14 +320,14 @@ class Server:
                 try:
                     with self.connect() as connection:
                         connection.execute(f"LISTEN {CHANNEL}")
-                        self.listens = True
+                        self._is_listening = True
                         self.wake()  # whatever happened while nobody listened
                         self._hear(connection, ear)
                 except (psycopg.Error, OSError, errors.HoldfastError):
-                    self.listens = False
+                    self._is_listening = False
                     select.select([ear.fileno()], [], [], _RECONNECT)
                 finally:
-                    self.listens = False
+                    self._is_listening = False
 
     def _hear(self, connection: Connection, ear: socket.socket) -> None:
         while not self._closed:
@@ -410,9 +343,13 @@ class Server:
         for log in logs:
             log.wake()
 
-    def appended(self, workspace: int) -> None:
-        """Wake the logs of a workspace in this process now, and those in others soon."""
-        self.wake({workspace})
+    def appended(self, workspace: int, by: PostgresLog) -> None:
+        """Wake the logs of a workspace in this process now, and those in others soon; `by` knows what it appended."""
+        with self._lock:
+            others = [log for log in self._logs if log.id == workspace and log is not by]
+        for log in others:
+            log.wake()
+        by.wake_waiters()
         with self._lock:
             self._news.add(workspace)
             if self._notifier is None and not self._closed:
@@ -433,21 +370,18 @@ class Server:
             try:
                 with self.connection() as connection:
                     self._pid = connection.info.backend_pid
-                    connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, ",".join(news)))
+                    connection.execute(_NOTIFY, (CHANNEL, ",".join(news)))
             except errors.HoldfastError:
                 continue  # others look by themselves every two seconds
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def release(self, log: PostgresLog) -> None:
-        """A log is closed; the last one closes the connections."""
-        with self._all, self._lock:
+        last = self._count_out()
+        with self._lock:
             self._logs.discard(log)
-            self._users -= 1
-            if self._users:
+            if not last:
                 return
-            self._closed = True
-            self._servers.pop(self._key, None)
             idle, self._idle = self._idle, []
             wake, listener, notifier = self._wake, self._listener, self._notifier
         self._notify.set()

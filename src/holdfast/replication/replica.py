@@ -143,6 +143,28 @@ class Skew:
         self._asked = (monotonic, wall - monotonic)
 
 
+class Ear:
+    """Passes the wake-ups of a log on to a waiter, except the one that an append of this node itself causes.
+
+    It may pass on one too many, or keep back one of another node that came first; the pulse also looks by itself.
+    """
+
+    def __init__(self, waiter: Wakeable) -> None:
+        self._waiter = waiter
+        self._own = False  # a wake-up is due to our own append
+
+    def expect(self, own: bool) -> None:
+        """An append of this node begins, or has failed."""
+        self._own = own
+
+    def set(self) -> None:
+        """The log may have moved."""
+        if self._own:
+            self._own = False
+        else:
+            self._waiter.set()
+
+
 _TRIES = 50
 _WAITS = 64
 _BACKGROUND = 1.0  # most seconds that a sweep, for which no caller waits, holds the turn
@@ -173,6 +195,7 @@ class Replica:
         self._fairness = WriterFairness(self._clock)
         self._fair = fair
         self._signal = Signal()
+        self._ears: dict[Wakeable, Ear] = {}
         self._steps = migrations.load() if steps is None else steps
         self._follower = Follower(log, self._steps, self._fairness.saw)
         self._snapshots = Snapshots(log, snapshot_every)
@@ -351,14 +374,21 @@ class Replica:
         connection = self._store.writer
         row = connection.execute("SELECT revision FROM meta").fetchone()
         assert row is not None
+        self._expect_own(True)
         try:
             self._send(connection, self._entry(Changes, revision=row[0], changeset=changeset))
-        except LogMoved:
-            self._outrun = True
-            self._moved += 1
+        except BaseException as error:
+            self._expect_own(False)
+            if isinstance(error, LogMoved):
+                self._outrun = True
+                self._moved += 1
             raise
         reach("log.appended")
         return True
+
+    def _expect_own(self, own: bool) -> None:
+        for ear in list(self._ears.values()):
+            ear.expect(own)
 
     def appended(self) -> None:
         self.forget()
@@ -450,9 +480,11 @@ class Replica:
             self._log.close()
 
     def enroll(self, waiter: Wakeable) -> None:
-        self._log.enroll(waiter)
+        ear = self._ears[waiter] = Ear(waiter)
+        self._log.enroll(ear)
         self._log.enroll(self._signal)
 
     def dismiss(self, waiter: Wakeable) -> None:
-        self._log.dismiss(waiter)
+        if (ear := self._ears.pop(waiter, None)) is not None:
+            self._log.dismiss(ear)
         self._log.dismiss(self._signal)

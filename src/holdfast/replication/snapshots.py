@@ -26,9 +26,11 @@ from holdfast.ids import Ids
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.maintenance import backup
+from holdfast.kernel.migrations import schema_of
 from holdfast.kernel.process_lock import OPEN, Turns
 from holdfast.kernel.store import Store, connect_raw
-from holdfast.kernel.store_files import FILE
+from holdfast.kernel.store_files import FILE, require_store
+from holdfast.kernel.translation import NotReady
 from holdfast.replication.follower import Applied, applied_after, read_applied, serialize, write_applied
 from holdfast.replication.log import START, CommitLog, Patience, Snapshotted, Trimmed, from_bytes, send, to_bytes
 
@@ -172,8 +174,17 @@ def _move(source: Path, target: Path) -> None:
 
 def salvage(folder: Path, target: Path, clock: Clock) -> Path:
     """Write a backup of the store in a folder without opening it as a workspace; returns the backup's path."""
-    if not (folder / FILE).is_file():
-        raise errors.NotFound(f"there is no workspace in {folder}")
+    require_store(folder)
+    nothing = errors.Corrupt(
+        f"{FILE} in {folder} is empty: all commits were in {FILE}-wal, which is gone, so nothing is left to save",
+        hint="restore the latest backup into a new folder",
+    )
     with closing(Store(str(folder), durable=True, busy_timeout=_BUSY_TIMEOUT, replica=True, salvage=True)) as store:
-        backup(store.open_writer(), target, clock.wall())
+        try:
+            source = store.open_writer()
+        except NotReady as error:  # not even its first page
+            raise nothing from error
+        if not schema_of(source):
+            raise nothing
+        backup(source, target, clock.wall())
     return target

@@ -15,12 +15,13 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import Conflict, Escalated, FileChanged, Forbidden, Held, Invalid
+from holdfast.turnfile import archive
 from holdfast.turnfile.invariants import validate_edits
 from holdfast.turnfile.ledger import Ledger, rules
 from holdfast.turnfile.mailbox import parse
 from holdfast.turnfile.mailbox.cards import TERMINAL
 from holdfast.turnfile.mailbox.draft import MAINTAINER, Draft, compose
-from holdfast.turnfile.model import ARCHIVE, MAILBOX, PROJECTION, TURNFILE, Lock, Signal
+from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, Lock, Signal
 from holdfast.turnfile.session import Session
 
 WriteSignal = Callable[[Ledger], tuple[Ledger, Signal]]
@@ -216,10 +217,10 @@ def _ask_by_mail(session: Session, sender: str, question: Question, released: Lo
             mailbox = now[MAILBOX]
             if mailbox is None:
                 return None
-            used = session.folder.read(ARCHIVE) or ""  # whose ids are not given again
+            used = archive.texts(session.folder, session.folder.read)  # whose ids are not given again
             maintainers = ledger.turnfile.maintainers
             names = {"maintainers": maintainers, "everyone": ledger.turnfile.everyone}
-            text, message = with_question(mailbox, question, sender, session.today(), used, **names)
+            text, message = with_question(mailbox, question, sender, session.today(), *used, **names)
             if busy and text != mailbox:
                 return None
             texts, _ = validate_edits({MAILBOX: text}, now, workspace, session.timestamp(), ledger.turnfile.everyone)

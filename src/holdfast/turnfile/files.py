@@ -19,6 +19,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import itertools
 import os
 import stat
 import time
@@ -62,6 +63,7 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # ope
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _WALK: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MANY: Final = 1000  # far more files than any transaction
+_NO_LINKS: Final = (errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV)
 _BETWEEN_TRIES: Final = 0.005  # seconds
 
 
@@ -186,6 +188,25 @@ class Folder:
         reach("temp.written")
         return path[: len(path) - len(name)] + temp
 
+    def keep(self, path: str, text: str) -> str:
+        """Keep the content of a file, which is `text`, under an unused name beside it; returns that path.
+
+        By a second link to the file, which costs nothing; by a copy where the file system has no links.
+        """
+        with self.parent(path) as (here, name), os_errors(path):
+            for number in range(_MANY):
+                temp = f"{TEMP_PREFIX}{os.getpid()}-{number}-old{TEMP_SUFFIX}"
+                try:
+                    os.link(name, temp, src_dir_fd=here, dst_dir_fd=here, follow_symlinks=False)
+                except FileExistsError:
+                    continue
+                except OSError as error:
+                    if error.errno not in _NO_LINKS:
+                        raise
+                    break
+                return path[: len(path) - len(name)] + temp
+        return self.temp(path, text)
+
     def rename(self, old: str, new: str) -> None:
         """Rename a file over another one of the same folder."""
         with self.parent(new) as (here, name), os_errors(new):
@@ -266,14 +287,28 @@ def _not_regular(path: str, mode: int) -> Invalid:
     return Invalid(f"{path} is not a regular file", path=path)
 
 
+def numbered(folder: Folder, first: str) -> Iterator[str]:
+    """The files of a series that exist (`A.md`, `A_2.md`, `A_3.md`), in order."""
+    return itertools.takewhile(lambda path: folder.signature(path) is not None, _series(first))
+
+
+def not_full(folder: Folder, first: str, full: int) -> str:
+    """The first file of a series with fewer bytes than that, or that does not exist."""
+    return next(path for path in _series(first) if (found := folder.signature(path)) is None or found[1] < full)
+
+
+def _series(first: str) -> Iterator[str]:
+    return (first if number == 1 else first.replace(".", f"_{number}.") for number in itertools.count(1))
+
+
 class Replacement(msgspec.Struct, frozen=True):
-    """The replacement of one file: the temporary file with its new content, and the old text."""
+    """The replacement of one file: the temporary files with its new content and with the old."""
 
     path: str
     temp: str
     new: str  # sha256
     old: str | None  # sha256; None where there was no file
-    old_text: str | None
+    kept: str | None
 
 
 class _Journal(msgspec.Struct, frozen=True):
@@ -286,7 +321,7 @@ def replace(folder: Folder, texts: dict[str, str], before: dict[str, str | None]
     for path in texts:
         folder.sweep(path)
     steps = [
-        Replacement(path, folder.temp(path, text), digest(text) or "", digest(before[path]), before[path])
+        Replacement(path, folder.temp(path, text), digest(text) or "", digest(before[path]), None)
         for path, text in texts.items()
     ]
     if len(steps) == 1:  # a single rename is atomic by itself
@@ -294,12 +329,18 @@ def replace(folder: Folder, texts: dict[str, str], before: dict[str, str | None]
         reach("file.replaced")
         folder.sync(steps[0].path)
         return
+    steps = [_with_old(folder, step, before[step.path]) for step in steps]
     for path in texts:
         folder.sync(path)
     folder.rename(folder.temp(JOURNAL, msgspec.json.encode(_Journal(steps)).decode()), JOURNAL)
     folder.sync(JOURNAL)
     reach("journal.written")
     _finish(folder, steps)
+
+
+def _with_old(folder: Folder, step: Replacement, text: str | None) -> Replacement:
+    """The replacement with the old content of its file under another name, for an undo."""
+    return step if text is None else msgspec.structs.replace(step, kept=folder.keep(step.path, text))
 
 
 def recover(folder: Folder) -> bool:
@@ -343,10 +384,10 @@ def _undo(folder: Folder, steps: list[Replacement]) -> None:
             continue  # not replaced: it has its old text, or somebody else's edit
         if digest(folder.read(step.path)) != step.new:
             continue  # somebody edited the new text: keep that
-        if step.old_text is None:
+        if step.kept is None:
             folder.remove(step.path)
         else:
-            folder.rename(folder.temp(step.path, step.old_text), step.path)
+            folder.rename(step.kept, step.path)
     _end(folder, steps)
 
 
@@ -356,6 +397,6 @@ def _end(folder: Folder, steps: list[Replacement]) -> None:
     reach("files.replaced")
     folder.remove(JOURNAL)
     folder.sync(JOURNAL)
-    for step in steps:
-        folder.remove(step.temp)
+    for path in (path for step in steps for path in (step.temp, step.kept) if path is not None):
+        folder.remove(path)
     reach("journal.removed")

@@ -14,22 +14,20 @@ from typing import Any, Final, Literal
 import msgspec
 
 from holdfast.errors import Invalid, MessageNotFound, NotFound
-from holdfast.turnfile import files
+from holdfast.turnfile import archive, files
 from holdfast.turnfile.files import Folder
 from holdfast.turnfile.ledger import Ledger, unknown_names
 from holdfast.turnfile.locks import WaitPolicy
 from holdfast.turnfile.mailbox import Mailbox, parse, projection, steps
-from holdfast.turnfile.mailbox.cards import Payload
+from holdfast.turnfile.mailbox.content import Payload
 from holdfast.turnfile.mailbox.draft import Draft, agent_name, compose
-from holdfast.turnfile.mailbox.markdown import newline_of
-from holdfast.turnfile.model import ARCHIVE, MAILBOX, Completion, Problem
+from holdfast.turnfile.model import MAILBOX, Completion, Problem
 from holdfast.turnfile.session import Session, SessionLike, as_session
 from holdfast.turnfile.transactions import Transaction, transact
 
 Change = Callable[[Transaction], tuple[str, str]]
 """Edits the mailbox; returns the id of the message and its status."""
 
-_ARCHIVE_HEAD: Final = "# Mailbox Archive"
 _LIST: Final = "turnfile.mail.messages(session) lists the open messages"
 
 
@@ -83,9 +81,8 @@ class Mail:
 
         def body_(edit: Transaction) -> tuple[str, str]:
             people = edit.ledger.turnfile
-            used = archive(self.session)
             names = {"maintainers": people.maintainers, "everyone": people.everyone}
-            text, id = compose(_text(edit), draft, used, **names)
+            text, id = compose(_text(edit), draft, *self._archives(), **names)
             edit.write(MAILBOX, text)
             doubts[:] = _clock_warning(text, id)
             return id, "unread"
@@ -111,7 +108,7 @@ class Mail:
         )
 
         def body_(edit: Transaction) -> tuple[str, str]:
-            text, new = steps.reply(_text(edit), id, self._as(edit.ledger), draft, archive(self.session))
+            text, new = steps.reply(_text(edit), id, self._as(edit.ledger), draft, *self._archives())
             edit.write(MAILBOX, text)
             return new, "unread"
 
@@ -137,11 +134,14 @@ class Mail:
         def body_(edit: Transaction) -> tuple[str, str]:
             closed = steps.close(_text(edit), id, self._as(edit.ledger), note, disposition, keep)
             edit.write(MAILBOX, closed.text)
-            if closed.card:
-                edit.write(ARCHIVE, archived(edit.read(ARCHIVE), closed.card))
+            for card in closed.cards:
+                edit.write(shelf, archive.with_card(edit.read(shelf), card))
+            if closed.rows:
+                edit.write(rows, archive.with_rows(edit.read(rows), closed.head, closed.rows))
             return id, "closed"
 
-        return self._transact(f"close {id}", body_, ARCHIVE)
+        shelf, rows = archive.shelves(self.session.folder)
+        return self._transact(f"close {id}", body_, shelf, rows)
 
     def step(self, id: str, operation: steps.Operation, note: str = "") -> MailResult:
         """Acknowledge, action or block a message: see `ack`, `action`, `block`."""
@@ -166,6 +166,10 @@ class Mail:
         completion = _warned(completion, warnings)
         id, status = completion.result
         return MailResult(id, status, completion)
+
+    def _archives(self) -> list[str]:
+        """The texts of the archives; ids that they use are never given again."""
+        return archive.texts(self.session.folder, self.session.text)
 
     def _as(self, ledger: Ledger) -> steps.Actor:
         return steps.Actor(self.actor, self.session.today(), ledger.turnfile.maintainers, ledger.turnfile.everyone)
@@ -209,13 +213,13 @@ def messages(folder: SessionLike, actor: str | None = None, status: str | None =
 def message(folder: SessionLike, id: str) -> dict[str, Any]:
     """One message as data, from the mailbox or the archive. Raises MessageNotFound."""
     session, box = _mailbox(folder)
-    card = box.find(id) or parse(archive(session)).find(id)
+    card = box.find(id) or archive.find_card(session.folder, session.text, id)
     if card is not None:
         return projection.message(card)
-    closed = [row for row in projection.project(box)["closed_summary"] if row["id"] == id]
-    if not closed:
+    row = projection.closed_row(box, id) or archive.find_row(session.folder, session.text, id)
+    if row is None:
         raise MessageNotFound(f"{id} is not in the mailbox", hint=_LIST, id=id)
-    return {"id": id, "status": "closed", "fields": closed[0]}
+    return {"id": id, "status": "closed", "fields": row}
 
 
 class PayloadState(msgspec.Struct, frozen=True):
@@ -231,7 +235,7 @@ class PayloadState(msgspec.Struct, frozen=True):
 def verify(folder: SessionLike, id: str) -> list[PayloadState]:
     """What has become of the files that a message carries. Raises MessageNotFound, or Invalid if it carries none."""
     session, box = _mailbox(folder)
-    card = box.find(id) or parse(archive(session)).find(id)
+    card = box.find(id) or archive.find_card(session.folder, session.text, id)
     if card is None:
         raise MessageNotFound(f"{id} is not in the mailbox", hint=_LIST, id=id)
     if not card.payload:
@@ -283,20 +287,6 @@ def export(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> bo
             return False
         files.replace(folder, {name: fresh}, {name: previous})
     return True
-
-
-def archived(before: str | None, card: str) -> str:
-    """The archive with a card appended."""
-    before = before or _ARCHIVE_HEAD + newline_of(card)
-    nl = newline_of(before)
-    end = "" if before.endswith("\n") else nl
-    lines = card.rstrip("\r\n").replace("\r\n", "\n").replace("\n", nl)
-    return f"{before}{end}{nl}---{nl}{nl}{lines}{nl}"
-
-
-def archive(session: Session) -> str:
-    """The archive's text; ids that it uses are never given again."""
-    return session.texts([ARCHIVE])[ARCHIVE] or ""
 
 
 def _text(edit: Transaction) -> str:

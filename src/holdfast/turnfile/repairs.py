@@ -11,19 +11,18 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.turnfile import report
+from holdfast.turnfile import archive, report
 from holdfast.turnfile.ledger.correction import corrected
 from holdfast.turnfile.locks import WaitPolicy
-from holdfast.turnfile.mail import archived, export
+from holdfast.turnfile.mail import export
 from holdfast.turnfile.mailbox import projection
 from holdfast.turnfile.mailbox.repair import repair
-from holdfast.turnfile.model import ARCHIVE, MAILBOX, PROJECTION, QUESTIONS, TIDY_LOG, TURNFILE, WORKLOG, Problem
+from holdfast.turnfile.model import MAILBOX, PROJECTION, QUESTIONS, TIDY_LOG, TURNFILE, WORKLOG, Problem
 from holdfast.turnfile.session import Session
 from holdfast.turnfile.transactions import Transaction, transact
 from holdfast.turnfile.worklog import repair_questions, repair_worklog
@@ -66,8 +65,10 @@ def tidy(
     if notes and not dry_run:
         session.write(lambda ledger: corrected(ledger)[0], actor)
     gone = {TURNFILE: _lost(before.text, [after.text])} if notes else {}
-    texts = _readable(session)
-    wanted, found = _repaired(texts, session.today(), after.turnfile.everyone)
+    shelf, _ = archive.shelves(session.folder)
+    used = "\n".join(archive.texts(session.folder, session.text, but=shelf))
+    texts = _readable(session, shelf)
+    wanted, found = _repaired(texts, shelf, used, session.today(), after.turnfile.everyone)
     repairs += found
     written = [TURNFILE] if notes else []
     if found or notes:
@@ -75,15 +76,16 @@ def tidy(
     if (found or notes) and not dry_run:
 
         def body(edit: Transaction) -> None:
-            now = {path: edit.read(path) for path in (*_sources(wanted), TIDY_LOG)}
-            new, done = _repaired(now, session.today(), edit.ledger.turnfile.everyone)
-            lost = {**gone, **{path: _lost(now[path] or "", _kept(path, new)) for path in new if path != ARCHIVE}}
+            now = {path: edit.read(path) for path in (*sources, TIDY_LOG)}
+            new, done = _repaired(now, shelf, used, session.today(), edit.ledger.turnfile.everyone)
+            lost = {**gone, **{path: _lost(now[path] or "", _kept(path, new, shelf)) for path in new if path != shelf}}
             for path, text in new.items():
                 edit.write(path, text)
             shown = [*(one for one in repairs if one.file == TURNFILE), *done]
             edit.write(TIDY_LOG, (now[TIDY_LOG] or _LOG_HEAD) + _entry(session.today(), actor, shown, lost))
 
-        transact([*_sources(wanted), TIDY_LOG], actor, "tidy", body, folder=session, wait=wait, rehearse=True)
+        sources = dict.fromkeys([*wanted, *([shelf] if MAILBOX in wanted else [])])
+        transact([*sources, TIDY_LOG], actor, "tidy", body, folder=session, wait=wait, rehearse=True)
     if MAILBOX not in wanted and _is_stale(session):
         repairs.append(Repair(PROJECTION, 1, f"made it again from {MAILBOX}"))
         written.append(PROJECTION)
@@ -93,10 +95,10 @@ def tidy(
     return TidyResult(tuple(repairs), tuple(dict.fromkeys(written)), session.read().revision, problems)
 
 
-def _readable(session: Session) -> dict[str, str | None]:
+def _readable(session: Session, shelf: str) -> dict[str, str | None]:
     """The texts of the files to repair; a file that cannot be read is left out, and `check` reports it."""
     texts: dict[str, str | None] = {}
-    for path in (MAILBOX, ARCHIVE, WORKLOG, QUESTIONS):
+    for path in (MAILBOX, shelf, WORKLOG, QUESTIONS):
         try:
             texts |= session.texts([path])
         except HoldfastError:
@@ -104,15 +106,13 @@ def _readable(session: Session) -> dict[str, str | None]:
     return texts
 
 
-def _sources(wanted: Iterable[str]) -> list[str]:
-    """The files to read for some files to write: the ids of the archive count for the mailbox."""
-    return list(dict.fromkeys([*wanted, *([ARCHIVE] if MAILBOX in wanted else [])]))
-
-
 def _repaired(
-    texts: dict[str, str | None], today: str, everyone: tuple[str, ...]
+    texts: dict[str, str | None], shelf: str, used: str, today: str, everyone: tuple[str, ...]
 ) -> tuple[dict[str, str], list[Repair]]:
-    """The new texts of the files that need a repair, and the repairs."""
+    """The new texts of the files that need a repair, and the repairs.
+
+    `shelf` is the archive that takes cards, `used` the text of the others, whose ids stay in use.
+    """
     new: dict[str, str] = {}
     repairs: list[Repair] = []
     for path, text in texts.items():
@@ -121,13 +121,10 @@ def _repaired(
         plain = text.replace("\0", _NUL)
         done = [(plain[: plain.index(_NUL)].count("\n") + 1, "replaced NUL bytes")] if plain != text else []
         if path == MAILBOX:
-            mended = repair(plain, texts.get(ARCHIVE) or "", today, everyone)
+            mended = repair(plain, f"{used}\n{texts.get(shelf) or ''}", today, everyone)
             after, done = mended.text, [*done, *mended.done]
-            if mended.archived:
-                shelf = texts.get(ARCHIVE)
-                for card in mended.archived:
-                    shelf = archived(shelf, card)
-                new[ARCHIVE] = shelf or ""
+            for card in mended.archived:
+                new[shelf] = archive.with_card(new.get(shelf, texts.get(shelf)), card)
         else:
             after, notes = repair_worklog(plain) if path == WORKLOG else repair_questions(plain)
             done += notes
@@ -137,9 +134,9 @@ def _repaired(
     return new, repairs
 
 
-def _kept(path: str, new: dict[str, str]) -> list[str]:
+def _kept(path: str, new: dict[str, str], shelf: str) -> list[str]:
     """The texts in which a line of a file may still be."""
-    return [new[path], *([new[ARCHIVE]] if path == MAILBOX and ARCHIVE in new else [])]
+    return [new[path], *([new[shelf]] if path == MAILBOX and shelf in new else [])]
 
 
 def _lost(before: str, after: list[str]) -> list[str]:

@@ -12,7 +12,6 @@ command runs. Everything in this package that touches files goes through here.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import posixpath
 import time
@@ -23,7 +22,7 @@ from typing import Final, Literal
 
 from holdfast.errors import FileChanged, Invalid, NotFound, ReadOnly
 from holdfast.turnfile import files
-from holdfast.turnfile.files import Folder, is_internal
+from holdfast.turnfile.files import Folder, is_internal, not_full
 from holdfast.turnfile.ledger import Ledger, archived_signals, check_name, read, rules
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.model import (
@@ -105,7 +104,7 @@ Worktree = Literal["own", "main"]
 
 def file_changed(path: str) -> FileChanged:
     """The error for a file that somebody changed while it was being edited."""
-    hint = "nothing was written; repeat the edit on the current text, or use turnfile.transact, which retries"
+    hint = "nothing was written; repeat the edit on the current text, or use turnfile.transact(...), which retries"
     return FileChanged(f"{path} changed while it was being edited", hint=hint, path=path)
 
 
@@ -190,6 +189,10 @@ class Session:
                 return {path: self.folder.read(path) for path in wanted}
         except ReadOnly:  # without permission to write, read what a killed writer left
             return {path: self.folder.read(path) for path in wanted}
+
+    def text(self, path: str) -> str | None:
+        """The text of a file as it is; None if it does not exist."""
+        return self.texts([path])[self.normalize(path)]
 
     def normalize(self, path: str) -> str:
         """The path as seen from this folder, in one spelling. Raises Invalid for one that leaves it."""
@@ -283,12 +286,11 @@ class Session:
         if text is None or before is None:
             return {}
         left = set(self.ledger(before).turnfile.signals) - set(read(text).turnfile.signals)
-        for number in itertools.count(1) if left else ():
-            path = SIGNAL_ARCHIVE if number == 1 else SIGNAL_ARCHIVE.replace(".", f"_{number}.")
-            signature = self.folder.signature(path)
-            if signature is None or signature[1] < _FULL_ARCHIVE:
-                return {path: archived_signals(sorted(left, key=lambda one: (one.rev, one.id)), new=not signature)}
-        return {}
+        if not left:
+            return {}
+        path = not_full(self.folder, SIGNAL_ARCHIVE, _FULL_ARCHIVE)
+        new = self.folder.signature(path) is None
+        return {path: archived_signals(sorted(left, key=lambda one: (one.rev, one.id)), new=new)}
 
     # --- dates for the files: no decision depends on them ------------------------------------------------------------
 

@@ -21,7 +21,16 @@ from holdfast.turnfile.files import reach
 from holdfast.turnfile.invariants import validate_edits
 from holdfast.turnfile.ledger import Ledger, rules
 from holdfast.turnfile.locks import LockRequest, WaitPolicy, acquire, get_own_lock, lock_request, renewed, verify
-from holdfast.turnfile.model import DEFAULT_LEASE_REVS, MAILBOX, PROJECTION, TURNFILE, Completion, Lock, with_projection
+from holdfast.turnfile.model import (
+    DEFAULT_LEASE_REVS,
+    MAILBOX,
+    PROJECTION,
+    TURNFILE,
+    Completion,
+    Lock,
+    Problem,
+    with_projection,
+)
 from holdfast.turnfile.session import Session, SessionLike, as_session, file_changed
 
 _BY_HAND: Final = (
@@ -52,6 +61,7 @@ class Transaction:
         self._edits: dict[str, str] = {}
         self._result: Any = None
         self._adopted = False
+        self._checked: tuple[tuple[Any, ...], tuple[dict[str, str], list[Problem]]] | None = None
         self.completion: Completion | None = None
 
     def read(self, path: str) -> str | None:
@@ -84,7 +94,7 @@ class Transaction:
             return  # the body runs again under the lock, and is checked there
         workspace = self.session.workspace(self.ledger)
         everyone = self.ledger.turnfile.everyone
-        texts, warnings = validate_edits(self._edits, now, workspace, self.session.timestamp(), everyone)
+        texts, warnings = self._validated(now, workspace, everyone)
         if not texts:
             raise NothingToWrite(Completion(None, (), self.ledger.revision, None, tuple(warnings), self._result))
 
@@ -93,6 +103,7 @@ class Transaction:
         if rehearsed._before != self._before:
             return False
         self._edits, self._result, self._adopted = dict(rehearsed._edits), rehearsed._result, True
+        self._checked = rehearsed._checked
         return True
 
     def run(self, body: Callable[[Transaction], Any]) -> Any:
@@ -105,12 +116,11 @@ class Transaction:
         with session.write_lock():
             ledger = session.fresh()
             lock = self._verified(ledger)
-            for path, before in self._before.items():
-                if session.folder.read(path) != before:
-                    raise file_changed(path)
             now = {path: session.folder.read(path) for path in with_projection(self._before)}
-            everyone, workspace = ledger.turnfile.everyone, session.workspace(ledger)
-            texts, warnings = validate_edits(self._edits, now, workspace, session.timestamp(), everyone)
+            for path, before in self._before.items():
+                if now[path] != before:
+                    raise file_changed(path)
+            texts, warnings = self._validated(now, session.workspace(ledger), ledger.turnfile.everyone)
             after, signal = self._released(ledger, lock, [path for path in texts if path != PROJECTION])
             reach("targets.checked")
             if after is not ledger:
@@ -124,6 +134,16 @@ class Transaction:
         found = (*self.request.warnings, *warnings)
         self.completion = Completion(lock_id, changed, revision, signal, found, result)
         return self.completion
+
+    def _validated(
+        self, now: dict[str, str | None], workspace: str, everyone: tuple[str, ...]
+    ) -> tuple[dict[str, str], list[Problem]]:
+        """The files to write, and the warnings; what a rehearsal on the same texts found still holds."""
+        asked = (dict(self._edits), now, workspace, everyone)
+        if self._checked is None or self._checked[0] != asked:
+            self._checked = (asked, validate_edits(self._edits, now, workspace, self.session.timestamp(), everyone))
+        texts, warnings = self._checked[1]
+        return dict(texts), warnings
 
     def _verified(self, ledger: Ledger) -> Lock | None:
         """The lock as the ledger has it now. Raises NotHolder if it is no longer held."""

@@ -32,7 +32,11 @@ MailStatus = Literal["unread", "acknowledged", "actioned", "blocked", "closed"]
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A message. `to` is how it was addressed; `status` maps each recipient to its status."""
+    """A message. `to` is how it was addressed; `status` maps each recipient to its status.
+
+    `short` is its number in the workspace, such as m12, which stands for the id wherever one is taken. `warnings` are
+    about the call that returned it.
+    """
 
     id: str
     thread: str
@@ -50,6 +54,8 @@ class Message(msgspec.Struct, frozen=True):
     status: dict[str, MailStatus]
     version: int
     revision: int
+    short: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 class MailThread(msgspec.Struct, frozen=True):

@@ -60,10 +60,14 @@ class TaskGraph(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """What happened to claims, a number for each bucket. `fenced` counts refusals on this machine alone."""
+    """What happened to claims, a number for each bucket. `fenced` counts refusals on this machine alone.
+
+    `completed` also counts what then waits for a review; `closed` counts the tasks that became closed, by approval too.
+    """
 
     claimed: list[int]
     completed: list[int]
+    closed: list[int]
     released: list[int]
     expired: list[int]
     fenced: list[int]
@@ -166,7 +170,8 @@ class Card(msgspec.Struct, frozen=True):
 class Stretch(msgspec.Struct, frozen=True):
     """A time during which an agent held something: a claim on a task, or a lock.
 
-    `end` None: it still holds it. `how` says how it ended. `since_before`: it began before the time asked for.
+    `end` None: it still holds it. `how` says how it ended. `since_before`: it began before the time asked for. `count`:
+    so many short ones, one after the other; `id` is that of the first, and `how` the end that matters most.
     """
 
     id: str
@@ -174,6 +179,7 @@ class Stretch(msgspec.Struct, frozen=True):
     end: datetime | None
     how: Literal["closed", "review", "blocked", "released", "expired"] | None
     since_before: bool = False
+    count: int = 1
 
 
 class Lane(msgspec.Struct, frozen=True):

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
-StashType = Literal["resource", "artifact", "context", "counter", "lock"]
+StashType = Literal["resource", "artifact", "context", "counter", "lock", "queue", "channel"]
 StashOperation = Literal["create", "set", "increment", "acquire", "release", "expire"]
+QueueState = Literal["ready", "delayed", "taken", "dead"]
 TrailState = Literal["draft", "pending", "active", "completed", "abandoned"]
 LinkType = Literal["belongs_to", "child_of", "branches_from", "scoped_to", "depends_on", "discovered_from", "related"]
 TransferTable = Literal["crumbs", "trails", "links", "stashes", "stash_history", "tombstones"]
@@ -44,6 +45,56 @@ class StashEntry(msgspec.Struct, frozen=True):
     operation: StashOperation
     changed_by: str | None
     created_at: datetime
+
+
+class QueueItem(msgspec.Struct, frozen=True):
+    """An item of a queue, which is a stash; its number is its place. `deliveries` counts how often it was taken.
+
+    A taken one has a holder and a token until it is acknowledged, and its lease ends at `until`, as does a delay.
+    """
+
+    queue: str
+    number: int
+    state: QueueState
+    value: Any
+    deliveries: int
+    created_at: datetime
+    key: str | None = None
+    token: int | None = None
+    holder: str | None = None
+    until: datetime | None = None
+
+
+class QueueSize(msgspec.Struct, frozen=True):
+    """How many items of a queue are in each state; `dead` counts the dead letters."""
+
+    ready: int
+    delayed: int
+    taken: int
+    dead: int
+
+
+class ChannelMessage(msgspec.Struct, frozen=True):
+    """A message of a channel, which is a stash. Numbers begin at 1 and have no gap."""
+
+    channel: str
+    number: int
+    sender: str
+    created_at: datetime
+    value: Any
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """Where a subscriber of a channel is: all up to `cursor` is acknowledged.
+
+    `unread` messages are kept after that; `lost` ones came before those and are not kept any more.
+    """
+
+    channel: str
+    subscriber: str
+    cursor: int
+    unread: int
+    lost: int
 
 
 class Trail(msgspec.Struct, frozen=True):

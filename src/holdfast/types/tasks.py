@@ -48,8 +48,8 @@ class Task(msgspec.Struct, frozen=True):
     """A task. `token` and `deadline` are those of the claim, if the claim can expire. `origin`: it was imported.
 
     `children` counts the tasks directly below it, `children_done` those of them that are closed. `assigned_to` is the
-    agent that alone may claim it; before `deferred_until` it is not ready. `warnings` are about the call that returned
-    it.
+    agent that alone may claim it; before `deferred_until` it is not ready. `waiting`: it is open, and not ready because
+    of other tasks or a deferral. `warnings` are about the call that returned it.
     """
 
     id: str
@@ -78,6 +78,7 @@ class Task(msgspec.Struct, frozen=True):
     assigned_to: str | None = None
     deferred_until: datetime | None = None
     refs: tuple[Ref, ...] = ()
+    waiting: bool = False
     warnings: tuple[str, ...] = ()
 
 
@@ -201,10 +202,24 @@ class ResumeEvent(msgspec.Struct, frozen=True):
     author: Author | None = None
 
 
+class TaskNote(msgspec.Struct, frozen=True):
+    """What was said about a task, by whom, when, and with which operation: note, complete, block and others.
+
+    With an `author`, `by` imported it.
+    """
+
+    text: str
+    by: str
+    at: datetime
+    op: str
+    author: Author | None = None
+
+
 class Resume(msgspec.Struct, frozen=True):
     """Where work on a task stopped.
 
-    `last_holder` held the task before the current holder, and `ended` says how that claim ended. `locks` are held for
+    `last_holder` held the task before the current holder, and `ended` says how that claim ended. `waits_for` are the
+    tasks that must be done first and are not, `children` the unfinished ones directly below it. `locks` are held for
     the task now; `left` are the patterns that the last holder had locked. `omitted` counts what did not fit.
     `compacted`: older events of the task are gone, up to this revision; notes are kept.
     """
@@ -213,9 +228,11 @@ class Resume(msgspec.Struct, frozen=True):
     last_holder: str | None
     ended: str | None
     ended_at: datetime | None
+    waits_for: tuple[str, ...]
+    children: tuple[str, ...]
     locks: tuple[PathLock, ...]
     left: tuple[str, ...]
-    notes: tuple[str, ...]
+    notes: tuple[TaskNote, ...]
     messages: tuple[Message, ...]
     events: tuple[ResumeEvent, ...]
     omitted: dict[str, int]

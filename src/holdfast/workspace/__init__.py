@@ -19,6 +19,7 @@ from holdfast.kernel.activity import listen
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.events import marks
 from holdfast.kernel.leases import next_deadline
+from holdfast.kernel.store_files import FILE
 from holdfast.kernel.values import MAX_VALUE_BYTES
 from holdfast.operation import Sync
 from holdfast.types import NodeState, Progress, Report
@@ -31,6 +32,7 @@ from holdfast.workspace.watch import Closing
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from holdfast.kernel.journal import Journal
     from holdfast.replication.log import CommitLog
     from holdfast.replication.replica import Replica
     from holdfast.workspace.aio import AsyncWorkspace
@@ -187,6 +189,8 @@ def open_workspace(
 ) -> Workspace:
     """Open the workspace in a folder, made on first use; ":memory:" is a private one for tests, gone on close.
 
+    One that cannot be written from here is opened for reads: what is due is left out of them, writes raise ReadOnly.
+
     With a `log` the folder is this node's replica of a workspace that other nodes share through the same log. While
     that cannot be reached a write waits for it, `patience` seconds (12 by default) at most, then raises Unreachable.
 
@@ -209,7 +213,7 @@ def open_workspace(
     try:
         if owned is not None and folder is not None:
             address.prepare(folder, str(url), owned, patience)
-        engine = Engine(
+        engine = _open_engine(
             path,
             clock=clock,
             max_value_bytes=max_value_bytes,
@@ -231,6 +235,18 @@ def open_workspace(
         address.record(engine.folder, url)
     workspace._runner.reload_rules()
     return workspace
+
+
+def _open_engine(path: str | os.PathLike[str], *, journal: Journal | None, **options: Any) -> Engine:
+    """Open a store; one that can only be read from here is opened for reads."""
+    try:
+        return Engine(path, journal=journal, **options)
+    except errors.ReadOnly as refusal:
+        if journal is not None or not os.path.exists(os.path.join(path, FILE)):
+            raise
+        from holdfast.kernel.read_only import ReadOnlyEngine
+
+        return ReadOnlyEngine(path, refusal, **options)
 
 
 def _by_address(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast import errors
 from holdfast.clock import Clock, SystemClock
 from holdfast.filesystem import is_moving, recorded_log
+from holdfast.kernel import store_files
 from holdfast.workspace import open_workspace, replica_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ def _log_of(path: str | os.PathLike[str], log: CommitLog | None) -> Iterator[Com
 
     with closing(connect(url)) as log:
         yield log
+
+
+def check_there(path: str | os.PathLike[str]) -> None:
+    """Raise NotFound if a folder holds no workspace, Corrupt if its store was removed in part."""
+    store_files.require_store(path)
 
 
 def schema_of(path: str | os.PathLike[str]) -> tuple[int, int]:
@@ -123,14 +129,14 @@ def replicate(
     url = log if isinstance(log, str) else ""
     if url:
         address.check_recorded(path, url)
-        if recorded_log(path) is not None or not moves.has_store(path):
+        if recorded_log(path) is not None or not store_files.has_store(path):
             with open_workspace(url, folder=path, actor="replicate", create=create, patience=patience) as workspace:
                 return workspace.revision
         log = address.connect(url, create=create)
     check_log(log)
     assert not isinstance(log, str)
     try:
-        if not moves.has_store(path):
+        if not store_files.has_store(path):
             with open_workspace(path, actor="replicate", clock=clock, log=log) as workspace:
                 return workspace.revision
         open_workspace(path, actor="replicate", clock=clock).close()  # it is sound, and has the newest schema

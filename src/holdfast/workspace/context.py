@@ -31,8 +31,8 @@ from holdfast.types import DerivedActor, Op, TxnResult
 if TYPE_CHECKING:
     from holdfast.domains.locks import Target
 
-# What a fence names: a lock, the id of a lock stash, (run, cell), or (trail, name) of a lock stash, ("", name) if it is
-# global. As one text the two are joined by a slash.
+# What a fence names: a lock, (run, cell), or a lock stash or the queue of an item, by its id or by (trail, name), which
+# is ("", name) if it is global. As one text the two are joined by a slash.
 FenceName = str | tuple[str | None, str]
 Fence = tuple[FenceName, int]  # with the token of the grant
 Body = Callable[[Tx], Any]
@@ -143,6 +143,10 @@ def _check_fence(tx: Tx, fence: Fence) -> None:
 
     name, token = fence
     targets = _targets(tx, name)
+    item = _item_holder(tx, targets, token)
+    if item is not None:
+        _check_holder(tx, targets[-1], item)
+        return
     held = [(target, row[2]) for target in targets if (row := locks.load(tx, target)) is not None]
     meant = [target for target, current in held if current == token] or [target for target, _ in held]
     known = meant or [target for target in targets if newest_version(tx, *target.key)]
@@ -155,8 +159,25 @@ def _check_fence(tx: Tx, fence: Fence) -> None:
             current=None,
         )
     holder = locks.check_fence(tx, known[0], token)
+    _check_holder(tx, known[0], holder)
+
+
+def _item_holder(tx: Tx, targets: Sequence[Target], token: int) -> str | None:
+    """The holder of the queue item that a fence may mean, if it is taken with this token."""
+    if not targets or targets[-1].kind != "stash-lock":
+        return None
+    with LOADING:
+        from holdfast.domains.stashes import queue_rows
+
+    return queue_rows.holder_of_item(tx, targets[-1].name, token)
+
+
+def _check_holder(tx: Tx, target: Target, holder: str) -> None:
     if tx.actor != holder and not isinstance(tx.actor, DerivedActor):  # who chose no name claims to be nobody else
-        raise locks.not_holder(known[0], holder, tx.actor)
+        with LOADING:
+            from holdfast.domains import locks
+
+        raise locks.not_holder(target, holder, tx.actor)
 
 
 def check_reached(snapshot: Snapshot, at_least: int | Literal["latest"] | None) -> None:

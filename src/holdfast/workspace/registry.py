@@ -35,6 +35,8 @@ DOMAINS: Final = {
     "mail": ("holdfast.domains.mail", "Mail"),
     "paths": ("holdfast.domains.paths", "Paths"),
     "stashes": ("holdfast.domains.stashes", "Stashes"),
+    "channels": ("holdfast.domains.stashes.channels", "Channels"),
+    "queues": ("holdfast.domains.stashes.queues", "Queues"),
     "trails": ("holdfast.domains.trails", "Trails"),
     "links": ("holdfast.domains.links", "Links"),
     "cycles": ("holdfast.domains.cycles", "Cycles"),
@@ -71,7 +73,7 @@ def _late(home: str) -> Any:
 # claim's above 0, a deferral's below), and others by how their ids begin.
 _CLAIMS: Final = "tasks.claims"
 _DEFERRALS: Final = "tasks.details"
-_LATE: Final = {"retention": "tasks.changes", "stash": "stashes", "trail": "trails"}
+_LATE: Final = {"retention": "tasks.changes", "stash": "stashes", "queue": "stashes.queue_rows", "trail": "trails"}
 
 
 def _end_cells(tx: Tx, lease: kernel_leases.Id, op: str) -> None:
@@ -173,13 +175,16 @@ PROBES: Final[dict[str, Probe]] = {
     "cell-lock": lambda tx, run, cell: _late("cells").probe_lock(tx, run, cell),
     "cycle": _late_probe("cycles"),
     "lease": _late_probe("leases"),
+    "link": lambda tx, link_type, from_id, to_id: _late("links").probe(tx, link_type, from_id, to_id),
     "lock": _late_probe("locks"),
     "agent": _late_probe("agents"),
     "message": _late_probe("mail"),
     "path": _late_probe("paths"),
     "stash": _late_probe("stashes"),
+    "stash-lock": lambda tx, id: _late("stashes.rows").probe_lock(tx, id),
     "trail": _late_probe("trails"),
     "task": _late_probe("tasks"),
+    "template": _late_probe("tasks.templates"),
 }
 CHECKERS: Final = (
     _late_check("cell_history", "cells"),
@@ -188,6 +193,9 @@ CHECKERS: Final = (
         _late_check(module, "messages")
         for module in ("tasks.check", "tasks.templates", "routing.config", "agents", "mail.messages", "paths")
     ),
-    *(_late_check(module, "stashes") for module in ("stashes", "trails", "links")),
+    *(
+        _late_check(module, "stashes")
+        for module in ("stashes", "stashes.queue_rows", "stashes.channels", "trails", "links")
+    ),
     _late_check("cycles", "cycles"),
 )

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from holdfast.domains.paths import Paths
     from holdfast.domains.routes import Routes
     from holdfast.domains.stashes import Stashes
+    from holdfast.domains.stashes.channels import Channels
+    from holdfast.domains.stashes.queues import Queues
     from holdfast.domains.tasks import Tasks
     from holdfast.domains.trails import Trails
 else:
@@ -174,7 +176,7 @@ def _check_arguments(operation: Operation[..., Any], args: dict[str, Any]) -> No
         raise errors.Invalid(f"{operation.name} {problem}; its args are {', '.join(names)}") from error
 
 
-_BY_ONE_NAME: Final = tuple(kind for kind in sorted(PROBES) if not kind.startswith("cell"))
+_BY_ONE_NAME: Final = tuple(kind for kind in sorted(PROBES) if not kind.startswith(("cell", "link")))
 
 # --- what a workspace offers -----------------------------------------------------------------------------------------
 
@@ -198,7 +200,8 @@ class Root(Domain[M]):
             "conditions": Meaning(
                 'what must hold, a JSON list of {"if": IF, "kind": KIND, "key": KEY}. IF is exists, not_exists,'
                 ' version_equals (with "version"), or value_equals (with "value"). KIND is cell or cell-lock, with the'
-                " key [RUN, CELL], or a kind whose key is an id or a name: " + ", ".join(_BY_ONE_NAME),
+                " key [RUN, CELL], link, with [TYPE, FROM, TO], or a kind whose key is an id or a name: "
+                + ", ".join(_BY_ONE_NAME),
                 "conditions",
             ),
             "then": Meaning(
@@ -259,6 +262,7 @@ class Root(Domain[M]):
         arguments={
             "since": Meaning("since this moment, or for such as 3h", "past"),
             "until": Meaning("until this moment, or such as 1h ago", "past"),
+            "resolution": Meaning("join what is shorter: 10s, 5m", "seconds"),
         },
     )
 
@@ -274,6 +278,8 @@ class Root(Domain[M]):
         mail: Mail[M]
         paths: Paths[M]
         stashes: Stashes[M]
+        queues: Queues[M]
+        channels: Channels[M]
         trails: Trails[M]
         links: Links[M]
         cycles: Cycles[M]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.domains.routing.config import Config, read_config
+from holdfast.domains.routing.config import Config
+from holdfast.domains.routing.files import read_config
 
 SECOND = 1_000_000
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.domains.routes import read_rules
+from holdfast.domains.routing.files import read_rules
 from holdfast.domains.routing.rules import Matcher, Rules
 from holdfast.types.tasks import Problem
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from holdfast.domains.routes import read_rules
+from holdfast.domains.routing.files import read_rules
 from holdfast.domains.routing.rules import Rules, Subject, decide, report
 
 OWN = Path(__file__).parent / "files"

@@ -139,7 +139,7 @@ def validate(snapshot: Snapshot, document: Any) -> list[CycleProblem]:
 
     If there are more than 1,000, the last says how many.
     """
-    wrong = rules.problems(document)
+    wrong = rules.unsound(document)
     if wrong:
         return wrong
     key = parse(document["cycle_id"])
@@ -372,7 +372,13 @@ class Cycles(Domain[M]):
         arguments={"sequence": "as it was then"},
     )
     import_ = write(import_, http="POST /api/cycles/import", heavy=True, cli="cycle import")
-    compare = read(compare_document, http="POST /api/cycles/compare")
+    compare = read(
+        compare_document,
+        http="POST /api/cycles/compare",
+        cli="cycle compare",
+        help="Compare a document from elsewhere with ours: which continues which.",
+        examples=(example("holdfast cycle compare - < peer-state/peer.spec.login.cycle.1.json", *_SAVED),),
+    )
     adopt = procedure(
         adopt,
         http="POST /api/cycles/adopt",
@@ -381,4 +387,18 @@ class Cycles(Domain[M]):
         examples=(example("holdfast cycle adopt - --sequence 2 < peer-state/peer.spec.login.cycle.1.json", *_SAVED),),
         arguments={"sequence": "at which ours must still be"},
     )
-    sent = write(sent, http="POST /api/cycles/{key}/sent")
+    sent = write(
+        sent,
+        http="POST /api/cycles/{key}/sent",
+        cli="cycle sent",
+        help="Record what became of a cycle elsewhere, as cycle export does.",
+        examples=(example("holdfast cycle sent peer:spec:login write 1 peer-state/login.json", _CYCLE),),
+        arguments={
+            "how": "write, or how it was in conflict",
+            "sequence": "of ours",
+            "place": "where the other document is",
+            "theirs": "the sequence of the other one, 0 if it has none",
+            "digest": "of the document that was merged",
+            "why": "what was in the way",
+        },
+    )

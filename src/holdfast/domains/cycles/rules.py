@@ -124,6 +124,22 @@ def problems(document: Any) -> list[CycleProblem]:
     return bounded(found or [*_agreement(document)])
 
 
+def unsound(document: Any) -> list[CycleProblem]:
+    """The problems of a document, and completed phases without an output on which the next phase was started.
+
+    A step refuses to start on such a phase; documents from elsewhere may have one, and are taken in.
+    """
+    found = problems(document)
+    if found:
+        return found
+    phases = document["phases"]
+    return [
+        CycleProblem(f"$.phases.{phase}.output", f"is missing, although {later} has begun")
+        for phase, later in pairwise(PHASES)
+        if phases.get(phase, {}).get("output") is None and phases.get(later, {}).get("status", "pending") != "pending"
+    ]
+
+
 def bounded(found: list[CycleProblem]) -> list[CycleProblem]:
     """The first problems, and how many more there are."""
     if len(found) <= MAX_PROBLEMS:

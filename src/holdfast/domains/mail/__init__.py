@@ -46,7 +46,8 @@ def send(
 ) -> Message:
     """Send a message to one agent, to several, or with `"*"` to all known agents.
 
-    It starts a thread of its own unless `thread` names one, and may be about a `task`. `ack` asks for an answer.
+    It starts a thread of its own unless `thread` names one, and may be about a `task`. `ack` asks for an answer. A
+    recipient that has neither registered nor written is warned about: it may be mistyped.
     """
     sender = holder_of(tx, sender, "sender")
     named = None if thread is None else messages.thread_of(tx, thread, "thread")
@@ -121,10 +122,11 @@ def _send(
     )
     tx.run("INSERT INTO message_texts (seq, subject, body) VALUES (?, ?, ?)", (seq, subject, body))
     index_text(tx.run, "message_texts", seq)
+    warnings = () if to == (ALL,) else agents.unknown(tx, to, sender)
     data: dict[str, Any] = {"sender": sender, "to": receivers, "thread": thread, "task": task, "type": type}
     data |= {"priority": priority, "ack": ack, "answers": answers, "subject": subject, "body": body}
     tx.emit(MESSAGE, id, "send", version=1, data=msgspec.msgpack.encode(data))
-    return to_message(tx, require(tx, id))
+    return msgspec.structs.replace(to_message(tx, require(tx, id)), warnings=warnings)
 
 
 def _check_to(to: Any) -> tuple[str, ...]:
@@ -267,18 +269,16 @@ class Mail(Domain[M]):
         ),
         arguments={"type": "notify, request, decision-required, objection or handoff-ready"},
         creates=True,
-        addressed=True,
         mcp="mail_send",
     )
     reply = write(
         reply,
         http=f"POST {_ONE}/reply",
-        cli="mail reply",
+        cli="mail reply ID BODY...",
         help="Answer a message in its thread; this acknowledges nothing.",
         examples=(example("holdfast mail reply $(holdfast mail inbox -q --limit 1) 'Take 9090.'", _MAIL),),
         arguments={"type": "notify, request, decision-required, objection or handoff-ready"},
         creates=True,
-        addressed=True,
         mcp="mail_send",
     )
     ack = write(
@@ -356,7 +356,8 @@ class Mail(Domain[M]):
         messages.thread,
         http=f"GET {_ONE}/thread",
         cli="mail thread",
-        help="List the messages of a thread, oldest first.",
+        help="Show the messages of a thread, oldest first.",
+        whole=True,
         examples=(example("holdfast mail thread $(holdfast mail inbox -q --limit 1)", _MAIL),),
         mcp="mail_inbox",
     )

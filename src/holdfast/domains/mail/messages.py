@@ -15,7 +15,7 @@ from holdfast.kernel import events
 from holdfast.kernel.events import compare, pasts
 from holdfast.kernel.leases import name_of
 from holdfast.kernel.tx import Row, Snapshot, Tx, fill
-from holdfast.kernel.validate import check_limit, check_name, check_offset
+from holdfast.kernel.validate import after_prefix, check_limit, check_name, check_offset
 from holdfast.types import END_OF_REVISION, Event, Page, as_time
 from holdfast.types.agents import MailHit, MailStatus, MailStep, MailThread, MailType, Message
 
@@ -71,16 +71,37 @@ def to_message(snapshot: Snapshot, stored: Stored) -> Message:
         dict(rows),
         stored.version,
         stored.revision,
+        f"m{stored.seq}",
     )
 
 
 def require(snapshot: Snapshot, id: str) -> Stored:
-    """Return a message by its id. Raises MessageNotFound."""
+    """Return a message by its id, its number or an unambiguous prefix of the id.
+
+    Raises MessageNotFound, or InvalidID for a prefix of several.
+    """
     check_name(id, "id")
     row = snapshot.one(f"SELECT {COLUMNS} FROM {SOURCE} WHERE m.id = ?", (id,))
+    if row is None and (whole := _unabbreviated(snapshot, id)) is not None:
+        row = snapshot.one(f"SELECT {COLUMNS} FROM {SOURCE} WHERE m.id = ?", (whole,))
     if row is None:
         raise errors.MessageNotFound(f"there is no message {id!r}", hint="mail.inbox() lists yours", id=id)
     return Stored(*row)
+
+
+def _unabbreviated(snapshot: Snapshot, id: str) -> str | None:
+    """Return the id that a number or a prefix stands for; a prefix has the first eight digits."""
+    if re.fullmatch(r"m[1-9][0-9]{0,17}", id):
+        row = snapshot.one("SELECT id FROM messages WHERE seq = ?", (int(id[1:]),))
+        return None if row is None else row[0]
+    if not re.fullmatch(r"[0-9a-f]{8}[0-9a-f-]{0,27}", id):
+        return None
+    begin = (id, after_prefix(id))
+    found = [each for (each,) in snapshot.all("SELECT id FROM messages WHERE id >= ? AND id < ? LIMIT 6", begin)]
+    if len(found) > 1:
+        hint = f"write more of it: {', '.join(sorted(found))}"
+        raise errors.InvalidID(f"{id!r} matches several messages", hint=hint, candidates=sorted(found))
+    return found[0] if found else None
 
 
 def select(snapshot: Snapshot, where: str, params: Sequence[Any]) -> list[Stored]:
@@ -224,9 +245,12 @@ def _thread(snapshot: Snapshot, name: str, last: int, who: str) -> MailThread:
 
 
 def thread_of(snapshot: Snapshot, name: str, what: str) -> str:
-    """Return the thread of that name, or the thread of the message with this id."""
+    """Return the thread of that name, or the thread of the message with this id, number or prefix."""
     check_name(name, what)
-    row = snapshot.one("SELECT thread FROM messages WHERE id = ?", (name,))
+    by_id = "SELECT thread FROM messages WHERE id = ?"
+    row = snapshot.one(by_id, (name,)) or snapshot.one("SELECT thread FROM messages WHERE thread = ? LIMIT 1", (name,))
+    if row is None and (whole := _unabbreviated(snapshot, name)) is not None:
+        row = snapshot.one(by_id, (whole,))
     return name if row is None else row[0]
 
 

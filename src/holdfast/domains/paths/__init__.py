@@ -459,7 +459,15 @@ class Paths(Domain[M]):
         examples=(example("holdfast path check src/parser/rules.py", _PATH),),
         mcp="paths",
     )
-    check_token = read(check_token, http="GET /api/paths/{id}/check", plain=True)
+    check_token = read(
+        check_token,
+        http="GET /api/paths/{id}/check",
+        plain=True,
+        cli="path check-token",
+        help="Pass if a path lock is held with this token; exit code 15 if not.",
+        examples=(example("holdfast path check-token 'src/parser/**' 1  # exit code 15: it has another", _PATH),),
+        arguments={**_EITHER, "token": "the fencing token"},
+    )
     get = read(
         get,
         http="GET /api/paths/{id}",

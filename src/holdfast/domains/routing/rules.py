@@ -147,6 +147,11 @@ class Rules(msgspec.Struct, frozen=True, dict=True):
         return any(matcher.needs for matcher in self.matchers)
 
     @cached_property
+    def inherits(self) -> bool:
+        """Whether a decision can depend on the parent's grimoire; if not, the parent need not be looked up."""
+        return any(matcher.inherit for matcher in self.matchers)
+
+    @cached_property
     def _ready(self) -> tuple[tuple[_Test, ...], _Sight]:
         """The prepared matchers, computed once for these rules and not stored with them."""
         sight = _Sight()

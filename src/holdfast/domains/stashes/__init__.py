@@ -1,8 +1,8 @@
 """`ws.stashes`: typed, versioned state with a history, shared by the tasks of a trail or by all.
 
-A stash is a resource, an artifact, a context, a counter or a lock. Its name is unique in its scope: a trail, or the
-global stashes. Each operation is one transaction; `expected` is the version that the stash must still have. `save`
-writes changes made in memory (by `cupboard`): if two are based on the same version, one of them is refused.
+A stash is a resource, an artifact, a context, a counter, a lock, a queue or a channel. Its name is unique in its scope:
+a trail, or the global stashes. Each operation is one transaction; `expected` is the version that the stash must still
+have. `save` writes changes made in memory (by `cupboard`): of two that are based on one version, one is refused.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from holdfast.types import ImportPart, ImportReport, Page
 from holdfast.types.stashes import Stash, StashType, TransferTable
 
 MAX_EXPORT: Final = 1000  # lines of a page
-
-
 SavedOperation = Literal["set", "increment", "acquire", "release"]
 MOST: Final = 1_000_000  # changes in one save
 
@@ -189,7 +187,8 @@ def delete(tx: Tx, id: StashId) -> None:
 
 
 def erase(tx: Tx, id: str, version: int, lease: str | None, op: str) -> None:
-    """Remove a stash for good: its row, its link, and the values in its history."""
+    """Remove a stash for good: its row, its link, its items, and the values in its history."""
+    rows.erase_items(tx, id, op)
     for trail in link_types.targets(tx, rows.SCOPED_TO, id):
         link_types.untie(tx, rows.SCOPED_TO, id, trail)
     tx.run("DELETE FROM stashes WHERE id = ?", (id,))
@@ -404,7 +403,9 @@ class Stashes(Domain[M]):
         save,
         http="PUT /api/stashes/{id}",
         names_actor="released_by",
-        arguments={"released_by": "who held the lock when it was loaded, and released it in memory"},
+        cli="stash save",
+        help="Write the version that a stash has reached in memory.",
+        examples=(example("""holdfast stash save limits 1 2 set --value '{"depth": 4}'""", _LIMITS),),
     )
     increment = write(
         increment,

@@ -22,7 +22,8 @@ from holdfast.kernel.events import Filter, gone, marks, story_page
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_limit, check_name
 from holdfast.kernel.values import decode, encode
-from holdfast.operation import Do, Steps
+from holdfast.operation import Do, Found, Steps
+from holdfast.route import LOADING
 from holdfast.types import END_OF_REVISION, Grant, Page, as_time
 from holdfast.types.stashes import Stash, StashEntry, StashType
 
@@ -30,6 +31,10 @@ TYPES: Final[tuple[StashType, ...]] = get_args(StashType)
 COUNTER: Final = "counter"
 MAX_HISTORY: Final = 10_000  # entries of a page
 LOCK: Final = "lock"
+QUEUE: Final = "queue"
+CHANNEL: Final = "channel"
+# Of what has items: its one setting, its default and its maximum.
+_SETTINGS: Final = {QUEUE: ("max_deliveries", 5, 1000), CHANNEL: ("keep", 10_000, 1_000_000)}
 _NEEDED: Final = {"resource": ("uri", "kind"), "artifact": ("path", "producer", "checksum"), "context": ()}
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
@@ -60,10 +65,25 @@ def check_value(stash_type: str, value: Any) -> None:
     if stash_type == COUNTER:
         count_of(value)
         return
+    if stash_type in _SETTINGS:
+        setting(stash_type, value)
+        return
     for key in _NEEDED[stash_type]:
         if not isinstance(value.get(key), str):
             needed = " and ".join(_NEEDED[stash_type])
             raise errors.InvalidValue(f"{one(stash_type)} needs {needed}, each a str; {key} is not", hint="")
+
+
+def setting(stash_type: str, value: Any) -> int:
+    """Return how often a queue delivers an item, or how many messages a channel keeps. Raises InvalidValue."""
+    name, default, most = _SETTINGS[stash_type]
+    chosen = default if value is None else value.get(name, default)
+    if type(chosen) is not int or not 1 <= chosen <= most or (value and set(value) != {name}):
+        raise errors.InvalidValue(
+            f"the value of {one(stash_type)} has its settings: {{{name!r}: 1 to {most}}}",
+            hint=f"items do not go into the value: {stash_type}s has the operations on them",
+        )
+    return chosen
 
 
 def count_of(value: Any) -> int:
@@ -271,6 +291,16 @@ def write(tx: Tx, id: str, op: str, version: int, value: Any, changed_by: str | 
     tx.emit(STASH, id, op, version=version, data=_encode(entry))
 
 
+def erase_items(tx: Tx, id: str, op: str) -> None:
+    """Remove the items of a stash that has any."""
+    row = tx.one("SELECT type FROM stashes WHERE id = ?", (id,))
+    if row is not None and row[0] in _SETTINGS:
+        with LOADING:
+            from holdfast.domains.stashes import channels, queue_rows
+
+        (queue_rows if row[0] == QUEUE else channels).erase(tx, id, op)
+
+
 def _check_task(tx: Tx, changed_by: str) -> None:
     """Raise InvalidID or TaskNotFound unless a task has this id; it may be deleted."""
     check_id(changed_by, "changed_by")
@@ -437,6 +467,12 @@ def freed(tx: Tx, id: str, op: str, changed_by: str | None) -> None:
     stored = find(tx, id)
     if stored is not None:
         write(tx, stored.id, op, stored.version + 1, None, changed_by)
+
+
+def probe_lock(tx: Tx, id: str) -> Found | None:
+    """What a condition sees of the lock that a stash is, while it is held."""
+    stored = find(tx, id)
+    return None if stored is None else locks.probe_target(tx, lock_of(stored.id))
 
 
 def _require_lock(snapshot: Snapshot, id: StashId) -> str:

@@ -77,9 +77,10 @@ class Tasks(TaskSets[M]):
             "holdfast create 'Write the lexer' --priority 1 --tag core",
             example("holdfast create 'Handle comments' --parent hf-7k2q --body - < notes.md", _NOTES),
             "id=$(holdfast create 'The build is broken' --type bug -q)",
-            "holdfast create 'Test the lexer' --depends-on hf-7k2q --assign agent-2",
+            "holdfast create 'Test the lexer' --depends-on hf-7k2q --assign agent-2 -p P1",
+            "printf 'Write the parser\\n\\nSee the grammar.\\n' | holdfast create -",
         ),
-        arguments={"assigned_to": Meaning("the agent who alone may claim it", option="--assign")},
+        arguments={"assigned_to": Meaning("the agent who alone may claim it", option="--assign", names="agent")},
         creates=True,
         mcp="task_create",
     )
@@ -97,9 +98,10 @@ class Tasks(TaskSets[M]):
         http="GET /api/tasks",
         listing=True,
         cli="list",
-        help="List the tasks that fit every filter given.",
+        help="List the unfinished tasks that fit every filter given.",
         examples=(
             "holdfast list --status open --status blocked --sort -updated",
+            "holdfast list --mine",
             "holdfast list --claimed-by agent-1 --json",
         ),
         mcp="task_list",
@@ -120,6 +122,7 @@ class Tasks(TaskSets[M]):
         listing=True,
         cli="search TEXT...",
         help="Find the tasks in which all words occur; word* finds what begins so.",
+        nothing=("no task has all of these words; word* finds what begins so",),
         examples=("holdfast search parser", "holdfast search 'pars*' --json"),
     )
 
@@ -148,7 +151,14 @@ class Tasks(TaskSets[M]):
         grants=True,
         mcp="task_claim",
     )
-    reclaim = write(claims.reclaim, http=f"POST {_ONE}/reclaim", grants=True)
+    reclaim = write(
+        claims.reclaim,
+        http=f"POST {_ONE}/reclaim",
+        cli="reclaim",
+        help="Show a task that you still hold; exit code 12 if another agent does.",
+        examples=(example("holdfast reclaim hf-7k2q", _CLAIM),),
+        grants=True,
+    )
     heartbeat = write(
         claims.heartbeat,
         http=f"POST {_ONE}/heartbeat",
@@ -257,9 +267,26 @@ class Tasks(TaskSets[M]):
         examples=(example("holdfast reopen hf-7k2q 'it fails again'", *_CLOSED),),
         mcp="task_update step=reopen",
     )
-    set_status = write(claims.set_status, http=f"PATCH {_ONE}/status", reloads_rules=True)
+    set_status = write(
+        claims.set_status,
+        http=f"PATCH {_ONE}/status",
+        reloads_rules=True,
+        cli="set-status ID STATUS",
+        help="Move a task to a status, by the step that leads there.",
+        examples=(
+            "holdfast set-status hf-7k2q in_progress",
+            example("holdfast set-status hf-7k2q closed --reason 'done by hand'", _CLAIM),
+        ),
+        arguments={"status": "open, in_progress, pending_merge, blocked or closed"},
+    )
     release_stale_claims = procedure(
-        claims.release_stale_claims, http="POST /api/tasks/release-stale-claims", admin_only={"timeout": ANY}
+        claims.release_stale_claims,
+        http="POST /api/tasks/release-stale-claims",
+        admin_only={"timeout": ANY},
+        cli="release-stale-claims",
+        help="Reopen the tasks whose claims have expired, and print how many.",
+        examples=("holdfast release-stale-claims", "holdfast release-stale-claims --timeout 2h"),
+        arguments={"timeout": Meaning("also claims not renewed for so long: 90, 90s, 15m, 2h", "seconds")},
     )
 
     update = write(
@@ -297,6 +324,7 @@ class Tasks(TaskSets[M]):
     remove_tags = write(
         _changes.remove_tags,
         http=f"DELETE {_ONE}/tags",
+        answers=True,
         cli="tag remove ID TAGS...",
         help="Remove tags from a task.",
         examples=(example("holdfast tag remove hf-7k2q core", "holdfast tag add hf-7k2q core"),),
@@ -317,7 +345,7 @@ class Tasks(TaskSets[M]):
         cli="assign ID ASSIGNEE",
         help="Let an agent alone claim a task.",
         examples=("holdfast assign hf-7k2q agent-2",),
-        arguments={"assignee": "who is to do it"},
+        arguments={"assignee": Meaning("who is to do it", names="agent")},
     )
     unassign = write(
         _details.unassign,
@@ -344,6 +372,7 @@ class Tasks(TaskSets[M]):
     remove_ref = write(
         _details.remove_ref,
         http=f"DELETE {_ONE}/refs",
+        answers=True,
         cli="ref remove ID VALUE",
         help="Remove a reference from a task.",
         examples=(example("holdfast ref remove hf-7k2q parser/lexer", "holdfast ref add hf-7k2q parser/lexer"),),
@@ -359,8 +388,20 @@ class Tasks(TaskSets[M]):
         examples=("holdfast reparent hf-3m9x hf-7k2q", "holdfast reparent hf-3m9x none"),
     )
     subtree = read(_tree.subtree, http=f"GET {_ONE}/subtree", cli="tree")
-    ancestors = read(_tree.ancestors, http=f"GET {_ONE}/ancestors")
-    children = read(_tree.children, http=f"GET {_ONE}/children")
+    ancestors = read(
+        _tree.ancestors,
+        http=f"GET {_ONE}/ancestors",
+        cli="ancestors",
+        help="List the tasks above a task, from its parent to the root.",
+        examples=(example("holdfast ancestors hf-3m9x", "holdfast reparent hf-3m9x hf-7k2q"),),
+    )
+    children = read(
+        _tree.children,
+        http=f"GET {_ONE}/children",
+        cli="children",
+        help="List the tasks directly below a task.",
+        examples=(example("holdfast children hf-7k2q", "holdfast reparent hf-3m9x hf-7k2q"),),
+    )
     depend = write(
         _tree.depend,
         http=f"POST {_ONE}/dependencies",
@@ -372,6 +413,7 @@ class Tasks(TaskSets[M]):
     undepend = write(
         _tree.undepend,
         http=f"DELETE {_ONE}/dependencies",
+        answers=True,
         cli="dep remove",
         help="Let a task wait for another no more.",
         examples=(example("holdfast dep remove hf-3m9x hf-7k2q", "holdfast dep add hf-3m9x hf-7k2q"),),
@@ -381,6 +423,7 @@ class Tasks(TaskSets[M]):
         http=f"GET {_ONE}/dependencies",
         cli="dep list",
         help="List what a task waits for, and what waits for it.",
+        nothing=("{id} waits for nothing, and nothing waits for it",),
         examples=("holdfast dep list hf-3m9x",),
     )
 

@@ -425,7 +425,7 @@ def end_lease(tx: Tx, lease: str, op: str) -> None:
     elif tx.one("SELECT 1 FROM tasks WHERE status = 'closed' AND deleted IS NULL LIMIT 1") or tx.one(
         "SELECT 1 FROM tasks WHERE deleted IS NOT NULL LIMIT 1"
     ):
-        rows.plan_retention(tx, wait or rows.DAY)
+        rows.plan_retention(tx, wait or leases.next_purge(tx, rows.DAY))
 
 
 def doomed(snapshot: Snapshot, now: int, wall: int) -> int | None:

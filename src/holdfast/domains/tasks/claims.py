@@ -51,7 +51,7 @@ def route(snapshot: Snapshot, task: Stored, settings: Settings) -> Decision:
     rules = settings.rules
     if rules.reads_bodies:
         return decide(rules, subject_of(snapshot, task))
-    assigned = None if task.parent is None else _assigned(snapshot, task.parent)
+    assigned = _assigned(snapshot, task.parent) if task.parent is not None and rules.inherits else None
     likeness = task.tags, task.priority, task.type, task.hint, task.parent is not None, assigned
     found = rules.decided.get(likeness)
     if found is None:

@@ -63,6 +63,7 @@ def as_of(snapshot: Snapshot, id: str, revision: int) -> Task:
         deadline=None,
         children=0,
         children_done=0,
+        waiting=False,
         origin=seen.origin if seen.origin is not None and seen.origin.imported_at <= then.time else None,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +21,7 @@ from holdfast.domains.tasks.readiness import check_pattern, several
 from holdfast.domains.tasks.rows import COLUMNS, TASK, as_seen, find, missing, to_task
 from holdfast.domains.tasks.transitions import STATUSES
 from holdfast.kernel import events
-from holdfast.kernel.tx import PAGE_BYTES, Snapshot, newest_version, weight
+from holdfast.kernel.tx import PAGE_BYTES, Row, Snapshot, newest_version, weight
 from holdfast.kernel.validate import check_flag, check_limit, check_name, check_offset
 from holdfast.types import END_OF_REVISION, Event, Page, as_microseconds
 from holdfast.types.tasks import Author, HistoryEntry, Hit, Task, TaskStatus, TaskType
@@ -129,13 +130,18 @@ def list_tasks(
     cursor: str | None = None,
     total: bool = False,
     assigned_to: str | None = None,
+    offset: int = 0,
 ) -> Page[Task]:
-    """List the tasks that match every filter; `parent_id`, `claimed_by` and `assigned_to` may be "none".
+    """List the tasks that match every filter; `parent_id`, `claimed_by` and `assigned_to` may be "none" or "null".
 
     Sorted by `priority` (then oldest), `created` or `updated`, with a minus in reverse. `cursor` is that of the
-    previous page; `total=True` counts, up to 10,000.
+    previous page, `offset` how many to skip; `total=True` counts, up to 10,000.
     """
     check_limit(limit, 1000, "cursor")
+    check_offset(offset)
+    parent_id, claimed_by, assigned_to = (
+        NONE if one == "null" else one for one in (parent_id, claimed_by, assigned_to)
+    )
     check_flag(include_deleted=include_deleted, total=total)
     name, backwards = _check_sort(sort)
     walk = Walk()
@@ -162,21 +168,27 @@ def list_tasks(
         walk.add("t.seq IN (SELECT rowid FROM tasks_fts WHERE tasks_fts MATCH ?)", match_of(text))
     if not include_deleted:
         walk.add("t.deleted IS NULL")
+    walks = [walk]
     if tag is None and text is None:
-        _choose_index(walk, name, {*several(status)}, claimed_by, parent_id, assigned_to)
+        walks = _choose_index(walk, name, {*several(status)}, claimed_by, parent_id, assigned_to)
     page: Page[Task] = Page()
     if total:
-        row = snapshot.one(f"SELECT count(*) FROM (SELECT 1 {walk.text} LIMIT {MAX_TOTAL + 1})", walk.params)
-        count = 0 if row is None else row[0]
+        count = sum(_count(snapshot, each) for each in walks)
         page.total, page.more = min(count, MAX_TOTAL), count > MAX_TOTAL
     key, seq = _keys(name, walk)
     cursors, hint = rf"{sort}\.([0-9]{{1,18}})\.([0-9]{{1,18}})", "pass the page's cursor, and the same sort"
     place = readiness.place_of(cursor, cursors, f"a list sorted by {sort}", hint)
-    select = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) {walk.text}"
+    if offset:
+        if place is not None:
+            raise errors.InvalidFilter("cursor and offset exclude each other", hint="pass the page's cursor alone")
+        place = _place_at(snapshot, walks, key, seq, offset, backwards)
+        if place is None:
+            return page
     left = PAGE_BYTES
     while True:
         size = min(_CHUNK, limit + 1 - len(page))
-        rows = list(readiness.read(snapshot, select, walk.params, key, seq, size, place, backwards))
+        found = [_read(snapshot, each, key, seq, size, place, backwards) for each in walks]
+        rows = found[0] if len(found) == 1 else sorted(chain(*found), key=_by_priority, reverse=backwards)[:size]
         for row in rows:
             left -= weight(row)
             if len(page) == limit or (page and left < 0):
@@ -190,16 +202,47 @@ def list_tasks(
             return page
 
 
+def _count(snapshot: Snapshot, walk: Walk) -> int:
+    row = snapshot.one(f"SELECT count(*) FROM (SELECT 1 {walk.text} LIMIT {MAX_TOTAL + 1})", walk.params)
+    return 0 if row is None else int(row[0])
+
+
+def _read(
+    snapshot: Snapshot, walk: Walk, key: str | None, seq: str, size: int, place: Any, backwards: bool
+) -> list[Row]:
+    select = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) {walk.text}"
+    return list(readiness.read(snapshot, select, walk.params, key, seq, size, place, backwards))
+
+
+def _by_priority(row: Row) -> tuple[int, int]:
+    """The order of a list by priority."""
+    return row[4], row[0]
+
+
+def _place_at(
+    snapshot: Snapshot, walks: list[Walk], key: str | None, seq: str, offset: int, backwards: bool
+) -> readiness.Place | None:
+    """Where the page after the first `offset` tasks begins; None if there are no more than those."""
+    order = ", ".join(f"{column} DESC" if backwards else column for column in (key, seq) if column is not None)
+    skipped = offset - 1 if len(walks) == 1 else 0  # rows of several walks are merged before any is skipped
+    found: list[readiness.Place] = []
+    for walk in walks:
+        places = f"SELECT {key or 0}, {seq} {walk.text} ORDER BY {order} LIMIT {skipped}, {offset - skipped}"
+        found += [(row[0], row[1]) for row in snapshot.all(places, walk.params)]
+    return next(iter(sorted(found, reverse=backwards)[offset - skipped - 1 :]), None)
+
+
 _HELD: Final = "t.seq IN (SELECT seq FROM tasks INDEXED BY tasks_held WHERE holder IS NOT NULL UNION ALL"
 _REST: Final = "SELECT seq FROM tasks INDEXED BY tasks_status WHERE holder IS NULL AND status IN ({}))"
 
 
 def _choose_index(
     walk: Walk, sort: str, statuses: set[Any], claimed_by: str | None, parent_id: str | None, assigned_to: str | None
-) -> None:
+) -> list[Walk]:
     """Choose the index of the walk: the one that narrows most and, if possible, has the order already.
 
-    A task is in progress if somebody holds it: those have an index of their own.
+    A task is in progress if somebody holds it: those have an index of their own. Several statuses by priority are
+    several walks, whose rows are merged: nobody reads all closed tasks to find the others.
     """
     if claimed_by is not None and claimed_by != NONE:
         walk.source += " INDEXED BY tasks_held"
@@ -216,8 +259,22 @@ def _choose_index(
     elif statuses and statuses <= RARE:
         rest = sorted(statuses - {"in_progress"})
         walk.add(f"{_HELD} {_REST.format(', '.join('?' * len(rest)))}", *rest)
+    elif statuses and sort == "priority" and len(statuses) < len(STATUSES):
+        return [_of_status(walk, status) for status in sorted(statuses)]
     else:
         walk.source += " NOT INDEXED" if sort == "created" else f" INDEXED BY tasks_{sort}"
+    return [walk]
+
+
+def _of_status(walk: Walk, status: str) -> Walk:
+    """The walk along the tasks of one status, by priority."""
+    held = status == "in_progress"
+    part = Walk(f"{walk.source} INDEXED BY tasks_{'held' if held else 'status'}", [*walk.where], [*walk.params])
+    if held:
+        part.add("t.holder IS NOT NULL")
+    else:
+        part.add("t.holder IS NULL AND t.status = ?", status)
+    return part
 
 
 def _check_status(status: TaskStatus) -> TaskStatus:

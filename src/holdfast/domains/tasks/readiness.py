@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from heapq import merge
 from itertools import chain, repeat
 from typing import Any
 
@@ -187,6 +186,8 @@ def candidates(
         _walk(snapshot, query, fits, after, pages)
         for query in (_query(snapshot, wanted), _own(snapshot, wanted, agent))
     ]
+    from heapq import merge  # most claims go along one index
+
     return merge(*found, key=lambda task: (task.priority, task.seq))
 
 

@@ -1,7 +1,7 @@
 """What the next agent needs to continue a task.
 
-Ordered by importance: the task, how the last claim ended and what it left locked, then notes, messages and events,
-newest first, as long as they fit. Guarantee: the result as JSON is not longer than the budget.
+Ordered by importance: the task, how the last claim ended, what it waits for and what is locked, then notes, messages
+and events, newest first, as long as they fit. Guarantee: the result as JSON is not longer than the budget.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import msgspec
 from holdfast import errors
 from holdfast.domains import task_hooks
 from holdfast.domains.tasks.queries import author_of, gap
-from holdfast.domains.tasks.rows import TASK, Stored, find, to_task
+from holdfast.domains.tasks.rows import TASK, Stored, awaited_children, find, to_task
+from holdfast.domains.tasks.tree import unfinished
 from holdfast.kernel import events
 from holdfast.kernel.tx import Snapshot
 from holdfast.types import Event
 from holdfast.types.agents import Message
-from holdfast.types.tasks import Resume, ResumeEvent
+from holdfast.types.tasks import Resume, ResumeEvent, TaskNote
 
 BUDGET: Final = 8192
 MIN_BUDGET: Final = 1024
@@ -27,7 +28,7 @@ MAX_BUDGET: Final = 1_048_576
 _MESSAGES: Final = 500  # read at most; the others are only counted
 _LONG: Final = 200  # bytes; longer values are omitted from events
 _LEAST: Final = 64  # bytes of the shortest event
-_PARTS: Final = ("locks", "left", "notes", "messages", "events")
+_PARTS: Final = ("waits_for", "children", "locks", "left", "notes", "messages", "events")
 _CUT: Final = "… (cut)"
 _size = msgspec.json.Encoder().encode
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class _Past:
 
     def __init__(self, snapshot: Snapshot, id: str, budget: int) -> None:
         self.end: Event | None = None
-        self.notes: list[str] = []
+        self.notes: list[TaskNote] = []
         self.events: list[ResumeEvent] = []
         self.noted = self.happened = spent = 0
         for row in events.history(snapshot, TASK, "", id):
@@ -56,7 +57,8 @@ class _Past:
             if isinstance(note := event.data.get("note"), str):
                 self.noted += 1
                 if spent <= budget:
-                    self.notes.append(note)
+                    author = author_of(event.data.get("author"))
+                    self.notes.append(TaskNote(note, event.actor, event.time, event.op, author))
                     spent += min(len(note), budget // 4)  # of a longer one, no more is shown
             self.happened += 1
             if len(self.events) <= budget // _LEAST:
@@ -89,10 +91,13 @@ def _fit(snapshot: Snapshot, stored: Stored, past: _Past, budget: int) -> Resume
     messages, total = hooks.messages(snapshot, stored.id, _MESSAGES)
     whole = room.left
     body = room.text(task.body, whole * 2 // 5)
+    children = awaited_children(snapshot, stored.seq, strict=True)
     parts: dict[str, Sequence[Any]] = {
+        "waits_for": room.items("waits_for", unfinished(snapshot, stored.id), whole // 10),
+        "children": room.items("children", children, whole // 10),
         "locks": room.items("locks", hooks.locks(snapshot, stored.id), whole // 5),
         "left": room.items("left", left, whole // 10),
-        "notes": room.newest("notes", [_short(note, whole // 4) for note in past.notes], past.noted),
+        "notes": room.newest("notes", [_cut_note(note, whole // 4) for note in past.notes], past.noted),
         "messages": room.newest("messages", [_brief(message, whole // 8) for message in reversed(messages)], total),
         "events": room.newest("events", past.events, past.happened),
     }
@@ -157,6 +162,10 @@ def _short(text: str, most: int) -> str:
         else:
             high = middle - 1
     return text[:low] + _CUT
+
+
+def _cut_note(note: TaskNote, most: int) -> TaskNote:
+    return msgspec.structs.replace(note, text=_short(note.text, most))
 
 
 def _brief(message: Message, most: int) -> Message:

@@ -164,6 +164,7 @@ def to_task(task: Stored) -> Task:
         task.assignee,
         None if task.deferred is None else as_time(task.deferred),
         () if task.refs is None else refs_of(task.refs),
+        task.status == "open" and bool(task.waits or task.busy) and task.deleted is None,
     )
 
 

@@ -70,7 +70,14 @@ class TaskSets(Domain[M]):
 
     prefix = "tasks"
     sweep_retention = procedure(
-        _changes.sweep_retention, http="POST /api/tasks/sweep-retention", heavy=True, reloads_rules=True, role="admin"
+        _changes.sweep_retention,
+        http="POST /api/tasks/sweep-retention",
+        heavy=True,
+        reloads_rules=True,
+        role="admin",
+        cli="sweep-retention",
+        help="Delete and purge the tasks whose time is over; print how many.",
+        examples=("holdfast sweep-retention --dry-run",),
     )
 
     export = read(export, http="GET /api/tasks/export", heavy=True, listing=True, cli="export")
@@ -115,6 +122,7 @@ class TaskSets(Domain[M]):
     from_template = write(
         _templates.from_template,
         http="POST /api/templates/{name}/tasks",
+        creates=True,
         reloads_rules=True,
         cli="template use NAME [VALUES...]",
         help="Make the tasks of a template; all of them, or none.",

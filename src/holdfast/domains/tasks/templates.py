@@ -20,6 +20,7 @@ from holdfast.domains.tasks.tree import depend
 from holdfast.kernel.events import compare, pasts
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_limit, check_name, page_bounds
+from holdfast.operation import Found
 from holdfast.types import Page
 from holdfast.types.tasks import Task, TaskTemplate, TemplateNode
 
@@ -78,6 +79,16 @@ def get_template(snapshot: Snapshot, name: str) -> TaskTemplate:
         raise errors.NotFound(f"there is no template {name!r}", hint="tasks.templates() lists them", name=name)
     tree, parameters = msgspec.msgpack.decode(row[0], type=tuple[TemplateNode, dict[str, str | None]])
     return TaskTemplate(name, tree, parameters)
+
+
+def probe(tx: Tx, name: str) -> Found | None:
+    """What a condition sees of a template."""
+    check_name(name, "template name")
+    row = tx.one("SELECT version, content FROM templates WHERE name = ?", (name,))
+    if row is None:
+        return None
+    tree, parameters = msgspec.msgpack.decode(row[1])
+    return Found(row[0], {"tree": tree, "parameters": parameters})
 
 
 def list_templates(snapshot: Snapshot, limit: int = 1000, after: str = "") -> Page[str]:

@@ -228,7 +228,7 @@ def explain(snapshot: Snapshot, actor: str, id: str, agent: str | None = None) -
         reasons.append(Reason("deleted", f"it was deleted at {as_time(task.deleted).isoformat()}"))
     if task.holder is not None:
         since = as_time(task.claimed or 0).isoformat()
-        until = " and parked" if task.deadline is None else f", until {as_time(task.deadline).isoformat()}"
+        until = " and parked" if task.deadline is None else f", held until {as_time(task.deadline).isoformat()}"
         reasons.append(Reason("claimed", f"it has been claimed by {task.holder} since {since}{until}"))
     elif task.status != "open":
         reasons.append(Reason("status", f"it is {task.status}, not open"))

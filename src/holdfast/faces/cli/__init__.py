@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, NoReturn
 
     from holdfast.errors import HoldfastError
+    from holdfast.faces.cli.args import Usage
     from holdfast.faces.cli.call import Session
     from holdfast.faces.cli.command import Command
     from holdfast.faces.cli.output import Screen
@@ -30,7 +31,7 @@ else:
 
 _GARBAGE: Final = 200_000  # objects, before the collector looks for the first time
 _Module: Final = type(sys)  # `types` has it too, but is one more module
-_INSPECT: Final = "msgspec.inspect"
+_UNUSED: Final = ("inspect", "toml", "yaml")  # modules of msgspec
 _SCHEMAS: Final = "msgspec._json_schema"
 _HELP: Final = {"--help", "-h"}
 INTERRUPTED: Final = 130
@@ -89,8 +90,25 @@ def _failed(error: Exception, arguments: Sequence[str]) -> int:
         error = IOFailed(f"{where}: {error.strerror or error}", hint=hint)
     if not isinstance(error, HoldfastError):
         raise error
+    if "commands" in error.details and sys.stdin.isatty() and sys.stderr.isatty():
+        meant = _ask(error)
+        return INTERRUPTED if meant is None else main(meant)
     print_error(error, arguments, os.environ, sys.stderr)
     return error.exit_code
+
+
+def _ask(error: HoldfastError) -> list[str] | None:
+    """Ask the person at the terminal which command is meant; returns its words, None if no answer is one of them."""
+    from shlex import split
+
+    from holdfast.faces.cli.output import printable
+
+    commands = error.details["commands"]
+    lines = [f"  {number}  {printable(each)}" for number, each in enumerate(commands, 1)]
+    print(f"holdfast: {printable(error.message)}", *lines, sep="\n", file=sys.stderr)
+    print(f"1 or {len(commands)}? ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline().strip()
+    return split(commands[int(answer) - 1])[1:] if answer in {str(n + 1) for n in range(len(commands))} else None
 
 
 def _open_streams() -> None:
@@ -124,8 +142,9 @@ def _import_msgspec() -> None:
     """Import msgspec without what takes most of its time and gives a command nothing.
 
     `typing_extensions`, of which it wants what `typing` has too; `decimal`, `enum` and `uuid`, whose types no value of
-    ours has; its own `inspect` and schemas, which are loaded when used; and `re`, which most commands do without, and
-    of which `typing` wants two types. `datetime` comes as its C half, which is all of it since Python 3.12.
+    ours has; its own `inspect`, `toml`, `yaml` and schemas, which are loaded when used; and `re`, which most commands
+    do without, and of which `typing` wants two types. `datetime` comes as its C half, which is all of it since Python
+    3.12.
     """
     if "msgspec" in sys.modules:
         return
@@ -138,7 +157,7 @@ def _import_msgspec() -> None:
         "enum": {"EnumMeta": type("EnumMeta", (type,), {})},
         "uuid": {"UUID": type("UUID", (), {}), "SafeUUID": type("SafeUUID", (), {"unknown": None})},
         "typing_extensions": {},
-        _INSPECT: {},
+        **{f"msgspec.{name}": {} for name in _UNUSED},
         _SCHEMAS: {name: _late(_SCHEMAS, name) for name in ("schema", "schema_components")},
     }
     absent = {name: _module(name, given) for name, given in without.items() if name not in sys.modules}
@@ -147,7 +166,8 @@ def _import_msgspec() -> None:
     try:
         import msgspec
 
-        del msgspec.inspect
+        for name in _UNUSED:
+            delattr(msgspec, name)
     finally:
         for name in absent:
             del sys.modules[name]
@@ -210,7 +230,7 @@ def _unsettled(error: HoldfastError, key: str) -> HoldfastError:
 
 def understood(arguments: list[str]) -> tuple[Command, dict[str, Any], dict[str, Any]]:
     """The command that words call, its common options, and its own arguments. Raises Usage for others."""
-    from holdfast.faces.cli.args import parse
+    from holdfast.faces.cli.args import Usage, parse
     from holdfast.faces.cli.call import GLOBAL
     from holdfast.faces.cli.command import PURPOSES, Command, find
 
@@ -232,10 +252,23 @@ def understood(arguments: list[str]) -> tuple[Command, dict[str, Any], dict[str,
         return find(["help"])[0], outer, {"topic": words[:count]}
     own = {name for argument in command.arguments for name in (argument.option, argument.short) if name}
     common = tuple(argument for argument in GLOBAL if not own & {argument.option, argument.short})
-    given = parse((*command.arguments, *common), words[count:], command.name)
+    try:
+        given = parse(command.arguments, words[count:], command.name, common)
+    except Usage as error:
+        raise _with_options(error, before) from error
     names = {argument.name for argument in common}
     outer |= {name: value for name, value in given.items() if name in names}
     return command, outer, {name: value for name, value in given.items() if name not in names}
+
+
+def _with_options(error: Usage, before: Sequence[str]) -> Usage:
+    """An error with the options that stood before the command in the commands that it proposes."""
+    if before and "commands" in error.details:
+        from shlex import join
+
+        commands = [f"{each} {join(before)}" for each in error.details["commands"]]
+        error.hint, error.details["commands"] = ", or ".join(commands), commands
+    return error
 
 
 def _print_version(session: Session, _: dict[str, Any]) -> int:

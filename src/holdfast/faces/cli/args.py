@@ -44,6 +44,7 @@ class Argument(msgspec.Struct, frozen=True):
     help: str = ""
     choices: tuple[str, ...] = ()
     of: str = ""  # what the value is called in help, such as SECONDS
+    names: str = ""  # what the value names, for completion: as in `Meaning`
 
     def __post_init__(self) -> None:
         if not self.option:
@@ -56,8 +57,11 @@ class Argument(msgspec.Struct, frozen=True):
         return self.of or self.option.lstrip("-").upper().replace("-", "_")
 
 
-def parse(arguments: Sequence[Argument], argv: Sequence[str], command: str) -> dict[str, Any]:
-    """What was given, by the names of the arguments; Usage if it does not fit."""
+def parse(
+    own: Sequence[Argument], argv: Sequence[str], command: str, common: Sequence[Argument] = ()
+) -> dict[str, Any]:
+    """What was given, by the names of the arguments, those of the command and common ones; Usage if it does not fit."""
+    arguments = (*own, *common)
     options = {argument.option: argument for argument in arguments}
     options |= {argument.short: argument for argument in arguments if argument.short}
     given: dict[str, Any] = {}
@@ -73,11 +77,15 @@ def parse(arguments: Sequence[Argument], argv: Sequence[str], command: str) -> d
             words.append(token)
         else:
             _take_option(options, token, tokens, given, command)
+    if "--" not in argv and _lacks_quotes(arguments, words, given):
+        raise _unquoted(words, _said(argv, options), command)
+    _refuse_second_id(arguments, words, command)
     _take_words(arguments, words, given, command)
     missing = [a for a in arguments if a.required and a.name not in given]
     if missing:
         labels = " and ".join(_usage(argument) for argument in missing)
-        usage = " ".join(["holdfast", command, *(_usage(argument) for argument in arguments if argument.required)])
+        flags = [each.option for each in own if each.kind == "flag" and given.get(each.name)]
+        usage = " ".join(["holdfast", command, *flags, *map(_usage, (each for each in own if each.required))])
         raise Usage(f"holdfast {command} needs {labels}", hint=f"{usage}; holdfast help {command}")
     fields = [each.option for each in arguments if each.name in _CHANGED.get(command, ())]
     if fields and not any(each.name in given for each in arguments if each.option in fields):
@@ -144,6 +152,48 @@ def _take_words(arguments: Sequence[Argument], words: list[str], given: dict[str
         raise _too_many(arguments, words, command)
 
 
+def _lacks_quotes(arguments: Sequence[Argument], words: list[str], given: dict[str, Any]) -> bool:
+    """Whether words for a title and a body may be one title without its quotes: none of them has a space."""
+    places = [argument.name for argument in arguments if argument.word]
+    if places != ["title", "body"] or len(words) < 2 or not given.keys().isdisjoint(places) or "-" in words[:2]:
+        return False
+    return len(words) > 2 or not any(each.isspace() for word in words for each in word)
+
+
+def _unquoted(words: list[str], said: list[str], command: str) -> Usage:
+    """The refusal of such words, with the two commands that can be meant."""
+    from shlex import join
+
+    meant = [[" ".join(words)], [words[0], "--body", " ".join(words[1:])]]
+    commands = [join(["holdfast", command, *each, *said]) for each in meant]
+    message = f"is {' '.join(words)!r} the title, or is {words[0]!r} the title and the rest its body?"
+    return Usage(message, hint=", or ".join(commands), commands=commands)
+
+
+def _refuse_second_id(arguments: Sequence[Argument], words: list[str], command: str) -> None:
+    """Refuse a second id where a text belongs: `close A B` must not close A because of "B" and leave B open."""
+    places = [argument for argument in arguments if argument.word]
+    if len(words) != 2 or len(places) < 2 or places[0].name != "id" or places[1].name not in _EXPLANATIONS:
+        return
+    (first, second), text = words, places[1]
+    prefix = first.rpartition("-")[0]
+    if prefix and len(second) == len(first) and second.rpartition("-")[0] == prefix:
+        meant = f"holdfast {command} {second} in a command of its own, or {text.option} {second} for the text"
+        raise Usage(f"is {second!r} a second task, or the {text.name} for {first}?", hint=meant)
+
+
+def _said(argv: Sequence[str], options: dict[str, Argument]) -> list[str]:
+    """The options of a command line, with their values."""
+    found: list[str] = []
+    tokens = iter(argv)
+    for token in tokens:
+        if _is_option(token):
+            argument = options.get(token)
+            valued = argument is not None and argument.kind != "flag"
+            found += [token, next(tokens)] if valued else [token]
+    return found
+
+
 def _too_many(arguments: Sequence[Argument], words: list[str], command: str) -> Usage:
     """The refusal of words that a command has no place for."""
     places = [argument for argument in arguments if argument.word and not argument.after]
@@ -179,25 +229,43 @@ _MEANT: Final = {
 }
 
 
-_WHO: Final = {"--holder", "--from", "--agent", "--as"}  # what some commands and other programs call the actor
-
-
 def _unknown(name: str, options: Iterable[str], command: str) -> Usage:
-    bare = {option.lstrip("-"): option for option in options}  # all begin alike, which is no likeness
-    near, meant = bare.get(nearest(name.lstrip("-"), bare) or ""), _MEANT.get((command, name))
-    if name in _WHO and "actor" in bare:
-        near = "--actor"
+    from holdfast.faces.cli.synonyms import ELSEWHERE, OPTIONS
+
+    known = list(options)
+    bare = {option.lstrip("-"): option for option in known}  # all begin alike, which is no likeness
+    meant = _MEANT.get((command, name))
+    near = next((each for each in OPTIONS.get(name, ()) if each in known), None)
+    if near is None:
+        meant = meant or ELSEWHERE.get(name)
+    near = near or bare.get(nearest(name.lstrip("-"), bare) or "")
     also = f"{meant}; " if meant else f"did you mean {near}? " if near else ""
     whole = f"holdfast {command}".rstrip()
     return Usage(f"{whole} has no option {name}", hint=f"{also}holdfast help {command or 'options'} lists all")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """What was probably meant."""
-    from difflib import get_close_matches  # only who made a mistake needs it
+    """What was probably meant: what begins so, or differs by a slip or two of the fingers; else nothing."""
+    names = sorted(known)
+    begun = [each for each in names if len(name) > 2 and each.startswith(name)]
+    if len(begun) == 1:
+        return begun[0]
+    slips = min(2, len(name) // 3)
+    distance, best = min(((_slips(name, each), each) for each in names), default=(slips + 1, ""))
+    return best if distance <= slips else None
 
-    found = get_close_matches(name, list(known), n=1)
-    return found[0] if found else None
+
+def _slips(one: str, other: str) -> int:
+    """How many letters must be added, left out, changed or swapped with the next to make one word of another."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        older, before, row = before, row, [i]
+        for j, wanted in enumerate(other, 1):
+            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (letter != wanted)))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                row[j] = min(row[j], older[j - 2] + 1)
+    return row[-1]
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -210,7 +278,10 @@ def convert(argument: Argument, text: str, name: str = "") -> Any:
     name = name or (argument.label if argument.word else argument.option)
     if argument.choices and text not in argument.choices:
         raise Usage(f"{name} must be one of {', '.join(argument.choices)}, not {text!r}")
-    read, meaning = _KINDS[argument.kind]
+    named = _NAMED.get(argument.name) if argument.kind in ("int", "ints") else None
+    read, meaning = named or _KINDS[argument.kind]
+    if argument.kind == "seconds" and text[:1] == "-" and text[-1] in _UNITS:
+        raise Usage(f"{name} is a length of time, which cannot be {text[:80]!r}", hint=f"did you mean {text[1:80]}?")
     try:
         return read(text)
     except (ValueError, OverflowError) as error:
@@ -304,6 +375,14 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _priority(text: str) -> int:
+    """A priority: 1, P1, or its name in other programs."""
+    lower = text.lower()
+    return _PRIORITIES[lower] if lower in _PRIORITIES else int(lower.removeprefix("p"))
+
+
+_PRIORITIES: Final = {"critical": 0, "urgent": 0, "high": 1, "medium": 2, "normal": 2, "low": 3, "backlog": 4}
+_EXPLANATIONS: Final = ("reason", "summary")
 _MOMENT: Final = "a moment such as 2026-03-01T12:00:00Z, or a duration such as 2h"
 # How a text becomes a value of each kind, and what it must be for that.
 _KINDS: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
@@ -325,4 +404,8 @@ _KINDS: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "paths": (str, "a path"),
     "lock": (str, "an id or a path"),
     "stash": (_stash, "a stash"),
+}
+# The same for numbers of a name.
+_NAMED: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
+    "priority": (_priority, "0 (first) to 4, P0 to P4, or critical, high, medium, low or backlog"),
 }

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast import client_sessions, errors
 from holdfast.faces.cli import location
-from holdfast.faces.cli.args import Argument, Usage
+from holdfast.faces.cli.args import Argument, Usage, convert
 from holdfast.faces.cli.output import Output, Screen, place_options
+from holdfast.faces.cli.times import show_exact
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
 
 
 # What every command takes.
+NOTHING: Final = 4  # the exit code of a command that found nothing to take
 GLOBAL: Final = (
     Argument("dir", help="the folder of the workspace"),
     Argument("url", help="the address of a server, instead"),
-    Argument("actor", help="who acts; else HOLDFAST_ACTOR"),
+    Argument("actor", help="who acts; else HOLDFAST_ACTOR", names="agent"),
     Argument("json", "flag", help="answer as JSON; also HOLDFAST_JSON=1"),
     Argument("quiet", "flag", short="-q", help="print the id alone"),
+    Argument("times", "flag", help="print exact times, not how far from now they are"),
     Argument("key", help="an idempotency key: a repeated call gets the first answer"),
     Argument(
         "fence",
@@ -48,11 +51,28 @@ GLOBAL: Final = (
 )
 
 
+class Identity(NamedTuple):
+    """The acting name, its source, and the role that a server grants."""
+
+    actor: str
+    why: str
+    role: str | None = None
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether this name may claim, lock and mail."""
+        from holdfast.types import DerivedActor
+
+        return not isinstance(self.actor, DerivedActor) and self.role != "read"
+
+
 class Session:
     """A call, from its global options and the environment.
 
     `key` is that of its writes if none was given: what may be done twice, over a server and here, is done once.
     """
+
+    timeout: float | None = None  # seconds for the answer of a server elsewhere, if not as the environment says
 
     def __init__(
         self,
@@ -69,6 +89,7 @@ class Session:
         self._key = key
         self.out = Output(is_json(given, environ), bool(given.get("quiet")), environ, streams)
         self.out.at = place_options(given)
+        show_exact(bool(given.get("times")))
 
     @cached_property
     def folder(self) -> str:
@@ -80,7 +101,7 @@ class Session:
 
     @cached_property
     def place(self) -> location.Place:
-        """The workspace that is meant; NotFound if there is none, Closed if it was removed under a server."""
+        """The workspace that is meant. Raises NotFound, Closed if it was removed under a server, Corrupt if in part."""
         found = self.find_place()
         if found is None or not found.exists:
             from holdfast.faces.cli.commands.store import backups_of, check_unserved
@@ -89,6 +110,10 @@ class Session:
             check_unserved(home if found is None else found.name)
             if found is None:
                 raise location.missing(self.folder, len(backups_of(home, self.environ)))
+            if location.has_store(found.name):
+                from holdfast.workspace.admin import check_there
+
+                check_there(found.name)
         return found
 
     def find_place(self) -> location.Place | None:
@@ -126,23 +151,25 @@ class Session:
 
         if not place.exists:
             self.out.note(f"there was no workspace in {place.folder}, so it is made")
-        try:
-            workspace = open_workspace(place.folder, actor=self.actor)
-        except errors.ReadOnly as error:
-            error.hint = (
-                "if this is a sandbox, two ways remain: the MCP tools of holdfast, which run outside of it, or that"
-                f" {place.folder} becomes one of its writable roots (in Codex: sandbox_workspace_write.writable_roots)"
-            )
-            raise
-        return workspace.using(**self._context())
+        return open_workspace(place.folder, actor=self.actor).using(**self._context())
 
     def _connect(self, url: str) -> RemoteWorkspace:
+        return self._reach(url, self.actor).using(**self._context())
+
+    def _reach(self, url: str, actor: str | None) -> RemoteWorkspace:
         from holdfast.faces.cli.credentials import credentials
         from holdfast.remote import connect
 
         known = credentials(url, self.environ)
-        workspace = connect(url, token=known.token, actor=self.actor, verify=known.certificate or True)
-        return workspace.using(**self._context())
+        trusted = known.certificate or True
+        return connect(url, token=known.token, actor=actor, timeout=self._timeout(), verify=trusted)
+
+    def _timeout(self) -> float:
+        """Seconds after which a call to a server is given up."""
+        if self.timeout is not None:
+            return self.timeout
+        chosen = self.environ.get("HOLDFAST_TIMEOUT") or "30"
+        return float(convert(Argument("timeout", "seconds"), chosen, "HOLDFAST_TIMEOUT"))
 
     def _context(self) -> dict[str, Any]:
         given = self.given
@@ -163,12 +190,17 @@ class Session:
         return context
 
     def keyed(self, workspace: Any) -> Any:
-        """The workspace for a write of this call."""
-        if self._key is None or self.given.get("key") is not None:
+        """The workspace for a write of this call. A server gets a key with each, so that its outcome can be settled."""
+        key = self._key
+        if key is None and self.place.url is not None:
+            from secrets import token_hex
+
+            key = f"auto-{token_hex(8)}"
+        if key is None or self.given.get("key") is not None:
             return workspace
         from holdfast.workspace.context import PassingKey
 
-        return workspace.using(key=PassingKey(self._key))
+        return workspace.using(key=PassingKey(key))
 
     @property
     def may_repeat(self) -> bool:
@@ -185,6 +217,38 @@ class Session:
         except client_sessions.Several as several:
             return str(several)
         return ""
+
+    def identify(self) -> Identity:
+        """The acting name and its source; a server is asked, because its token may decide that."""
+        chosen = self._chosen()
+        if self.place.folder is not None:
+            return chosen
+        try:
+            with self._reach(self.place.name, None) as workspace:
+                told = workspace.whoami()
+        except errors.HoldfastError as error:
+            return chosen._replace(why=f"{chosen.why}; the server was asked, but: {error.message}")
+        if told["actor"] is None:
+            return chosen._replace(role=told["role"])
+        why = "bound to the token for this server"
+        if self.actor not in (None, told["actor"]):
+            why += f", which refuses calls as {self.actor} ({chosen.why})"
+        return Identity(told["actor"], why, told["role"])
+
+    def _chosen(self) -> Identity:
+        """The same, as far as this machine knows."""
+        from holdfast.workspace.context import derive_actor
+
+        if self.given.get("actor"):
+            return Identity(self.given["actor"], "--actor")
+        if self.environ.get("HOLDFAST_ACTOR"):
+            return Identity(self.environ["HOLDFAST_ACTOR"], "HOLDFAST_ACTOR")
+        if self.recorded:
+            return Identity(self.recorded, "recorded by the hooks of this client's session")
+        why = "derived from user and host; it may read, create and change, but not claim, lock or mail: see --actor"
+        if several := self.several:
+            why = f"derived, because several sessions of this client act at once ({several}): give --actor"
+        return Identity(derive_actor(), why)
 
     def note_hook(self, hook: str, session: str, actor: str, event: str) -> None:
         """Record a call by a client's hook, and which session its process belongs to."""
@@ -234,14 +298,16 @@ def is_json(given: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
 
 
 def perform(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> int:
-    """Run an operation and print its result; 0, or 1 if the result says that a part of it failed."""
+    """Run an operation and print its result; 1 if it says that a part failed, NOTHING if its line names such a case."""
     result = run(session, op, given)
+    if result is None and op.route.nothing:
+        return NOTHING
     parts = result if isinstance(result, list) else [result]
     return int(any(getattr(part, "failed", False) for part in parts))
 
 
-def run(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> Any:
-    """Run an operation, print its result and return it."""
+def run(session: Session, op: Operation[..., Any], given: dict[str, Any], *, explains: bool = False) -> Any:
+    """Run an operation, print its result and return it. `explains`: the caller says why it is empty."""
     arguments = _arguments(session, op, given)
     with _backed_up(session, op), session.open(op.writes) as workspace:
         result = call(session, workspace, op, arguments)
@@ -254,12 +320,12 @@ def run(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> Any
                 raise errors.Timeout("nothing happened in that time", hint="wait longer with --timeout")
             session.out.result(op, result)
             tell_compacted(session, getattr(result, "compacted", None))
-            if result is not None and result == 0:
+            if result == 0 or (result is None and op.route.nothing):
                 tell(session, _nothing(session, op, arguments))
-            for warning in getattr(result, "warnings", ()) if op.name.startswith("tasks.") else ():
-                session.out.note(str(warning))
-            if op.route.addressed:
-                for warning in _unseen(workspace, result.to):
+            elif result == [] and not session.out.quiet and not explains:
+                tell(session, _nothing(session, op, arguments) or _none(op, arguments))
+            for warning in getattr(result, "warnings", ()):
+                if isinstance(warning, str):  # others are a part of the answer
                     session.out.note(warning)
     if op.writes:
         session.wrote()
@@ -277,6 +343,18 @@ def _nothing(session: Session, op: Operation[..., Any], arguments: dict[str, Any
     return ""
 
 
+# What the records of a domain are called, where it is not their own name.
+_RECORDS: Final = {"mail": "messages", "paths": "locked paths", "routes": "problems"}
+_PAGING: Final = {"cursor", "limit", "offset", "sort", "total", "before", "after"}
+
+
+def _none(op: Operation[..., Any], arguments: dict[str, Any]) -> str:
+    """That a list is empty, and whether that is due to what was asked for."""
+    domain = op.name.partition(".")[0]
+    records = _RECORDS.get(domain, domain)
+    return f"no {records} match" if arguments.keys() - _PAGING else f"there are no {records}"
+
+
 def tell(session: Session, words: str) -> None:
     """Say on standard error what a person should know of an answer; a program sees it from the data."""
     if words and not session.out.json:
@@ -287,17 +365,6 @@ def tell_compacted(session: Session, compacted: int | None) -> None:
     """Say that what was printed is not all that happened, if a part of the log is gone."""
     if compacted is not None:
         tell(session, f"events up to revision {compacted} were compacted: of these, this is what is left")
-
-
-def _unseen(workspace: Any, names: Sequence[str]) -> Iterator[str]:
-    """Warn about recipients that have neither registered nor written: they may be mistyped."""
-    for name in names:
-        if name != "*" and name not in [agent.name for agent in workspace.agents.list(name, limit=1)]:
-            from holdfast.turnfile.ledger import describe_unknown  # most names are known
-            from holdfast.workspace.watch import every
-
-            known = [agent.name for agent in every(workspace.agents.list)]
-            yield describe_unknown(name, "has not been seen here", known)
 
 
 def _backed_up(session: Session, op: Operation[..., Any]) -> AbstractContextManager[None]:

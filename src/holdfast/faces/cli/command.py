@@ -7,6 +7,7 @@ Most are derived from operations (`derive`); those that are more than one operat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +36,7 @@ class Command(msgspec.Struct, frozen=True):
     more: str = ""
     op: Operation[..., Any] | None = None  # whose result it prints
     relayed: bool = False
+    prints: Any = None  # the type of what it prints, if that is more
 
 
 def command(
@@ -58,8 +60,11 @@ _MODULES: Final = {
     "cycle": ("cycle export", "cycle import", "cycle old-keys", "cycle show", "cycle validate"),
     "demo": ("bench", "demo"),
     "doctor": ("doctor",),
+    "edit": ("create", "edit"),
     "fleet": ("activity", "graph", "status"),
-    "help": ("help", "completion", "schema"),
+    "lists": ("list", "ready"),
+    "completion": ("completion",),
+    "help": ("help", "schema"),
     "mcp": ("mcp",),
     "page": ("session list", "session revoke", "ui"),
     "nodes": ("detach", "replicate"),
@@ -93,6 +98,7 @@ HAND_MADE: Final = {name: module for module, names in _MODULES.items() for name 
 _GROUPS: Final = {
     "agent": ("who works here", "agents"),
     "cell": ("shared state, by run and name", "cells"),
+    "channel": ("messages that each subscriber reads; a channel is a stash", "channels"),
     "clock": ("the workspace's time", "clock"),
     "cycle": ("PEER cycles: plan, execute, express, review", "cycles"),
     "dep": ("what a task waits for", "tasks"),
@@ -102,6 +108,7 @@ _GROUPS: Final = {
     "lock": ("exclusive rights by name, with fencing tokens", "locks"),
     "mail": ("messages between agents", "mail"),
     "path": ("locks on files and folders", "paths"),
+    "queue": ("items that one worker at a time takes; a queue is a stash", "queues"),
     "ref": ("branches, commits, pull requests and addresses of a task", "tasks"),
     "route": ("which rules a task falls under", "routes"),
     "session": ("browsers that are signed in to a server", None),
@@ -113,10 +120,7 @@ _GROUPS: Final = {
     "turn": ("take turns editing a repository's shared files; needs no workspace", None),
 }
 PURPOSES: Final = {name: purpose for name, (purpose, _) in _GROUPS.items()}
-_SAME: Final = {
-    **{"unlock": ("release",), "lock": ("acquire",), "acquire": ("lock",), "release": ("unlock",)},
-    **{"read": ("get",), "show": ("get",)},
-}
+DOMAINS: Final = {name: domain for name, (_, domain) in _GROUPS.items()}
 _LONGEST: Final = 3  # words of a command
 
 
@@ -130,9 +134,17 @@ def find(words: Sequence[str]) -> tuple[Command, int]:
     from holdfast.faces.cli.derive import derive, operation_called
 
     op = operation_called(first, "tasks")
-    if op is None:
+    if op is not None:
+        return derive(op), 1
+    from holdfast.faces.cli.synonyms import ALIASES, GROUPLESS
+
+    if first in GROUPLESS and not all(word.startswith("-") for word in words[1:2]):
+        raise _groupless(words)
+    if first not in ALIASES:
         raise unknown(first)
-    return derive(op), 1
+    same = ALIASES[first].split()
+    command, count = find([*same, *words[1:]])
+    return command, count - len(same) + 1
 
 
 def _find_in_group(group: str, given: Sequence[str]) -> tuple[Command, int]:
@@ -162,7 +174,9 @@ def _find_in_group(group: str, given: Sequence[str]) -> tuple[Command, int]:
 
 def _same(word: str, members: Sequence[str]) -> str | None:
     """The member that does what a word of another group says."""
-    return next((each for each in _SAME.get(word, ()) if each in members), None)
+    from holdfast.faces.cli.synonyms import SUBCOMMANDS
+
+    return next((each for each in SUBCOMMANDS.get(word, ()) if each in members), None)
 
 
 def members_of(group: str, names: Iterable[str]) -> list[str]:
@@ -171,15 +185,26 @@ def members_of(group: str, names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _groupless(words: Sequence[str]) -> Usage:
+    """The refusal of a group that commands on tasks do not have."""
+    near = ""
+    with suppress(Usage):
+        near = f"did you mean holdfast {find(words[1:])[0].name}? " if words[1:] else ""
+    return Usage(
+        f"there is no command {' '.join(words[:2])!r}",
+        hint=f"{near}commands on tasks have no group: holdfast create, list, show, claim, ...; holdfast help lists all",
+    )
+
+
 def unknown(name: str) -> Usage:
-    """The refusal of a word that is no command."""
-    if name in ("task", "tasks"):
-        return Usage(
-            f"there is no command {name!r}",
-            hint="commands on tasks have no group: holdfast create, list, show, claim, ...; holdfast help lists all",
-        )
-    near = nearest(name, {command.name.partition(" ")[0] for command in all_commands()})
-    also = f"did you mean {near}? " if near else ""
+    """The refusal of a word that is no command, with what was meant: by its meaning, else by its letters."""
+    from holdfast.faces.cli.synonyms import ALIASES, GROUPLESS, INSTEAD
+
+    if name in GROUPLESS:
+        return _groupless([name])
+    names = {*ALIASES, *(command.name.partition(" ")[0] for command in all_commands())}
+    near = nearest(name, names)
+    also = f"{INSTEAD[name]}; " if name in INSTEAD else f"did you mean {ALIASES.get(near, near)}? " if near else ""
     return Usage(f"there is no command {name!r}", hint=f"{also}holdfast help lists all")
 
 

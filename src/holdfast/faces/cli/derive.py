@@ -93,6 +93,7 @@ def _argument(
         nothing=required and "None" in annotation,
         help=meaning.help,
         choices=meaning.choices,
+        names=meaning.names,
     )
 
 
@@ -100,4 +101,4 @@ def _meaning(op: Operation[..., Any], name: str) -> Meaning:
     """As its own line says, as its type or its name means everywhere, or as its name and annotation tell."""
     usual = VOCABULARY.get(name, Meaning(""))
     own = op.route.arguments.get(name) or VOCABULARY.get(str(op.function.__annotations__[name])) or usual
-    return own if isinstance(own, Meaning) else Meaning(own, usual.kind, usual.option)
+    return own if isinstance(own, Meaning) else Meaning(own, usual.kind, usual.option, names=usual.names)

@@ -1,7 +1,8 @@
 """The graph of tasks as text, Mermaid, DOT and SVG.
 
-Each form shows the same: dependencies from left (or top) to right, the state of each task as a word or a mark, and the
-longest chain by weight. Whatever a title holds is text in all of them.
+Each form shows the same: dependencies from left (or top) to right, the state of each task as a word or a mark, the
+longest chain by weight, and the open children of a task that waits, in dashes. Whatever a title holds is text in all
+of them.
 """
 
 from __future__ import annotations
@@ -46,6 +47,16 @@ def _dependents(graph: TaskGraph) -> dict[str, list[str]]:
     return found
 
 
+def _awaited(graph: TaskGraph) -> dict[str, list[str]]:
+    """The open children of each task that is waiting, by id."""
+    nodes = {node.id: node for node in graph.nodes}
+    found: dict[str, list[str]] = defaultdict(list)
+    for edge in graph.edges:
+        if edge.kind == "parent" and nodes[edge.id].status != "closed" and state_of(nodes[edge.on]) == "waiting":
+            found[edge.on].append(edge.id)
+    return found
+
+
 def _steps(graph: TaskGraph) -> set[tuple[str, str]]:
     """The links of the longest chain."""
     return set(zip(graph.critical_path, graph.critical_path[1:], strict=False))
@@ -60,9 +71,10 @@ def text(graph: TaskGraph, paint: Paint) -> list[str]:
     dependents = _dependents(graph)
     linked = {end for edge in graph.edges if edge.kind == "depends" for end in (edge.id, edge.on)}
     roots = sorted((nodes[id] for id in linked if not nodes[id].depth), key=lambda node: (-node.unblocks, node.id))
-    lines = list(_tree(nodes, dependents, [node.id for node in roots], paint))
+    children = _awaited(graph)
+    lines = list(_tree(nodes, dependents, children, [node.id for node in roots], paint))
     alone = [node for node in graph.nodes if node.id not in linked]
-    lines += [_row(node, "", paint) for node in alone[:_ALONE]]
+    lines += [_row(node, "", paint, children[node.id]) for node in alone[:_ALONE]]
     if len(alone) > _ALONE:
         lines.append(paint("dim", f"and {len(alone) - _ALONE} more that neither wait nor are waited for"))
     if graph.critical_path:
@@ -75,10 +87,15 @@ def text(graph: TaskGraph, paint: Paint) -> list[str]:
 
 
 _ALONE: Final = 20
+_NAMED: Final = 5  # children of a task
 
 
 def _tree(
-    nodes: dict[str, GraphNode], dependents: dict[str, list[str]], roots: Sequence[str], paint: Paint
+    nodes: dict[str, GraphNode],
+    dependents: dict[str, list[str]],
+    children: dict[str, list[str]],
+    roots: Sequence[str],
+    paint: Paint,
 ) -> Iterator[str]:
     """Each task below the first that it waits for; below the others it is only named."""
     shown: set[str] = set()
@@ -90,12 +107,12 @@ def _tree(
             yield paint("dim", f"{indent}  {id} as above")
             continue
         shown.add(id)
-        yield _row(nodes[id], indent, paint)
+        yield _row(nodes[id], indent, paint, children[id])
         after = sorted(dependents[id], key=lambda each: (-nodes[each].unblocks, each))
         stack += [(each, level + 1) for each in reversed(after)]
 
 
-def _row(node: GraphNode, indent: str, paint: Paint) -> str:
+def _row(node: GraphNode, indent: str, paint: Paint, children: Sequence[str]) -> str:
     state = state_of(node)
     mark = paint(_PAINTS.get(state, "dim"), _MARKS[state])
     parts = [f"{indent}{mark}{'*' if node.critical else ' '}{paint('bold', node.id)}", f"P{node.priority}"]
@@ -104,6 +121,9 @@ def _row(node: GraphNode, indent: str, paint: Paint) -> str:
         parts.append(paint("cyan", f"@{printable(node.claimed_by)}"))
     if node.unblocks:
         parts.append(paint("dim", f"holds up {node.unblocks}"))
+    if children:
+        more = f" and {len(children) - _NAMED} more" if len(children) > _NAMED else ""
+        parts.append(paint("dim", f"open children: {', '.join(children[:_NAMED])}{more}"))
     return "  ".join(parts)
 
 
@@ -127,6 +147,8 @@ def mermaid(graph: TaskGraph) -> list[str]:
         if edge.kind == "depends":
             arrow = "==>" if (edge.on, edge.id) in longest else "-->"
             lines.append(f"  {places[edge.on]} {arrow} {places[edge.id]}")
+    for parent, children in _awaited(graph).items():
+        lines += [f"  {places[child]} -.-> {places[parent]}" for child in children]
     return lines + [f"  classDef {state} stroke:{edge},fill:{ground}" for state, (edge, ground) in _COLOURS.items()]
 
 
@@ -145,6 +167,8 @@ def dot(graph: TaskGraph) -> list[str]:
         if each.kind == "depends":
             bold = " [penwidth=2.5]" if (each.on, each.id) in longest else ""
             lines.append(f'  "{_quoted(each.on)}" -> "{_quoted(each.id)}"{bold};')
+    for parent, children in _awaited(graph).items():
+        lines += [f'  "{_quoted(child)}" -> "{_quoted(parent)}" [style=dashed];' for child in children]
     return [*lines, "}"]
 
 
@@ -172,6 +196,8 @@ def svg(graph: TaskGraph) -> list[str]:
     links = [(edge.on, edge.id) for edge in graph.edges if edge.kind == "depends"]
     for link in sorted(links, key=longest.__contains__):  # the longest chain on top
         lines.append(_link(places[link[0]], places[link[1]], link in longest))
+    for parent, children in _awaited(graph).items():
+        lines += [_link(places[child], places[parent], False, ' stroke-dasharray="4 3"') for child in children]
     lines += [_box(node, *places[node.id]) for node in graph.nodes]
     return [*lines, "</svg>"]
 
@@ -200,11 +226,11 @@ def _layout(graph: TaskGraph) -> dict[str, tuple[int, int]]:
     }
 
 
-def _link(start: tuple[int, int], end: tuple[int, int], critical: bool) -> str:
+def _link(start: tuple[int, int], end: tuple[int, int], critical: bool, dashes: str = "") -> str:
     x1, y1, x2, y2 = start[0] + _WIDE, start[1] + _HIGH // 2, end[0], end[1] + _HIGH // 2
     middle = (x1 + x2) // 2
     stroke = 'stroke="#15191A" stroke-width="2.5"' if critical else 'stroke="#7E888A" stroke-width="1.1"'
-    return f'<path d="M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}" fill="none" {stroke}/>'
+    return f'<path d="M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}" fill="none" {stroke}{dashes}/>'
 
 
 def _box(node: GraphNode, x: int, y: int) -> str:

@@ -25,6 +25,7 @@ _SAVED: Final = (*_PLANNING, "holdfast cycle export --dir peer-state")
 _SERVER: Final = "http://127.0.0.1:4653"
 
 EXAMPLES: Final[dict[str, tuple[str | Example, ...]]] = {
+    "edit": ("EDITOR='sed -i s/Write/Rewrite/' holdfast edit hf-7k2q",),
     "tree": ("holdfast tree", "holdfast tree hf-7k2q"),
     "export": ("holdfast export tasks.jsonl", "holdfast export | grep parser"),
     "import": (

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FOLDER: Final = ".holdfast"
 STORE: Final = "holdfast.db"
+_PARTS: Final = (STORE, f"{STORE}-wal", f"{STORE}-shm")
 
 
 class Place:
@@ -37,7 +38,7 @@ class Place:
     @property
     def exists(self) -> bool:
         """Whether the store exists; a server is assumed to."""
-        return self.folder is None or has_store(self.folder)
+        return self.folder is None or os.path.exists(os.path.join(self.folder, STORE))
 
     @property
     def name(self) -> str:
@@ -103,8 +104,8 @@ def missing(start: str, backups: int) -> NotFound:
 
 
 def has_store(folder: str) -> bool:
-    """Whether a folder holds a workspace."""
-    return os.path.exists(os.path.join(folder, STORE))
+    """Whether a folder holds a workspace, or what is left of one: no other is used, or made, in its place."""
+    return any(os.path.exists(os.path.join(folder, part)) for part in _PARTS)
 
 
 def _inside(folder: str) -> str:

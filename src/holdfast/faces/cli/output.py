@@ -158,10 +158,14 @@ def error_json(error: HoldfastError, at: Sequence[str] = ()) -> str:
 
 def error_text(error: HoldfastError, at: Sequence[str] = ()) -> str:
     """Return an error for people; `at` are the options that name the workspace."""
+    from holdfast.faces.cli.times import readable
+
     hint = f"\n  {printable(_hint(error, at))}" if error.hint else ""
     problems = [str(each) for each in error.details.get("problems") or ()]
-    message = error.message.removesuffix(f"; {problems[0]}") if problems else _message(error)
+    message = readable(error.message.removesuffix(f"; {problems[0]}") if problems else _message(error))
     lines = [f"\n{printable(each)}" for each in problems[:MOST_PROBLEMS]]
+    if "commands" in error.details:  # which of them is meant
+        hint = "".join(f"\n  {printable(each)}" for each in error.details["commands"])
     if len(problems) > MOST_PROBLEMS:
         lines.append(f"\nand {len(problems) - MOST_PROBLEMS} more; --json has all")
     return f"holdfast: {printable(message)}{''.join(lines)}{hint}"
@@ -204,7 +208,7 @@ _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 # The fields that stand for a record when only its id is printed; the first that it has.
 _NAMING: Final = (
-    *("id", "cycle_id", "key", "cycle", "name", "task", "message", "version"),
+    *("id", "number", "cycle_id", "key", "cycle", "name", "task", "message", "version"),
     *("workspace", "folder", "file", "path", "lock_id"),
 )
 

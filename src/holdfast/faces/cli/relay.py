@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 TAKEN: Final = 1.0  # seconds for a server to take a command
 TIMEOUT: Final = 20.0  # seconds for an answer after that: more than a store waits for its turn
-HURRIED: Final = {"guard": 1.0}  # the same for commands whose callers have a deadline of their own
+HURRIED: Final = {"completion": 1.0, "guard": 1.0}  # the same for commands whose callers have a deadline of their own
 SILENCE: Final = 2.0  # seconds until a command says what it waits for
 _VALUED: Final = ("--dir", "--url", "--actor", "--key", "--fence", "--at-least")  # options before a command
 _OWN: Final = {
@@ -59,10 +59,10 @@ _DIRECT: Final = {
     *(
         "backup",
         "bench",
-        "completion",
         "demo",
         "detach",
         "doctor",
+        "edit",
         "export",
         "help",
         "import",
@@ -73,6 +73,7 @@ _DIRECT: Final = {
     ),
     *("prime", "replicate", "restore", "run", "schema", "serve", "setup", "token", "turn", "upgrade", "watch", "where"),
 }
+_ASKS: Final = {"add", "create", "new", "q"}  # they may have a question for the person at the terminal
 _HEAD: Final = (
     f"POST /{PATH} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nexpect: 100-continue\r\n"
     "content-length: %d\r\n\r\n"
@@ -237,6 +238,8 @@ def _is_relayed(words: Sequence[str], own: Sequence[str]) -> bool:
     """Whether a server might carry this out: it decides."""
     command = _command(words)
     if command is None or command in _DIRECT or not _OWN.isdisjoint(own):
+        return False
+    if command in _ASKS and sys.stdin.isatty():
         return False
     return not any(word == "-" or word.endswith("=-") for word in words)  # which stand for standard input
 

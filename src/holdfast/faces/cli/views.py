@@ -6,56 +6,74 @@ into a line: its title or value is shortened.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.faces.cli.output import printable, printable_lines, short
+from holdfast.faces.cli.output import printable, printable_lines
+from holdfast.faces.cli.times import moment, readable, since, until
+from holdfast.faces.cli.width import brief, fitted, json_line, title, whole
 from holdfast.types import Cell, CellChange, CellVersion, Event, Grant, Lease
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
-    from holdfast.types.agents import Agent, MailStep, Message, PathLock
+    from holdfast.types.agents import Agent, MailStep, PathLock
     from holdfast.types.cycles import Cycle, Resumption
-    from holdfast.types.stashes import Stash, StashEntry
+    from holdfast.types.stashes import ChannelMessage, QueueItem, Stash, StashEntry, Subscription
     from holdfast.types.tasks import HistoryEntry, Origin, Task, TaskInTree
 
 _COLOURS: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_STATUS: Final = {"open": "green", "in_progress": "cyan", "pending_merge": "yellow", "blocked": "red", "closed": "dim"}
-_WIDE: Final = 160  # characters of a value in a line that no terminal shows
-_LEAST: Final = 12  # columns that a title or value keeps
-_COLOUR: Final = r"\x1b\[\d*m"
+_STATUS: Final = {
+    "open": "green",
+    "waiting": "dim",
+    "in_progress": "cyan",
+    "pending_merge": "yellow",
+    "blocked": "red",
+    "closed": "dim",
+}
 Paint = Callable[[str, str], str]
 
 
 def view(op: Operation[..., Any], result: Any, colour: bool = False, width: int | None = None) -> list[str]:
     """The lines that show a result: of a read that returns one record every field, else a line for each record.
 
-    `width` is that of the terminal; the rows of a list and of a stream are shortened to it.
+    `width` is that of the terminal; the rows of a list and of a stream are shortened to it, and those of the lists in a
+    record, whose first line is whole.
     """
-    row = isinstance(result, list | tuple | Event)
-    return [_fitted(line, width if row else None) for line in _view(op, result, painter(colour))]
+    first = 0 if isinstance(result, list | tuple | Event) else 1
+    lines = _view(op, result, painter(colour))
+    return [fitted(line, width if at >= first else None) for at, line in enumerate(lines)]
 
 
 def _view(op: Operation[..., Any], result: Any, paint: Paint) -> list[str]:
     if isinstance(result, list | tuple):
         return _list(op, result, paint)
     if isinstance(result, Cell):
-        return [_json(result.value)]
+        return [json_line(result.value)]
     if op.kind == "read" and not op.personal:
-        whole = _RECORDS.get(type(result).__name__)
-        if whole is not None:
-            return whole(result, paint)
-    elif type(result).__name__ in _LINES:
-        return [_deed(op, result, paint) if type(result).__name__ == "Task" else _line(result, paint)]
+        make: Callable[[Any, Paint], list[str]] | None = _maker(result, whole=True)
+        if make is not None:
+            return make(result, paint)
+    elif _maker(result) is not None:
+        return [_deed(op, result, paint) if type(result).__name__ == "Task" else row(result, paint)]
     return _fields(result) if isinstance(result, msgspec.Struct) else _plain_answer(result)
 
 
 def _list(op: Operation[..., Any], items: Iterable[Any], paint: Paint) -> list[str]:
-    lines = [_line(item, paint) for item in items]
+    rows = list(items)
+    if rows and type(rows[0]).__name__ == "Task":
+        width = max(len(task.id) for task in rows)
+        lines = [_task_line(task, paint, width) for task in rows]
+    elif rows and type(rows[0]).__name__ == "HistoryEntry":
+        lines = _history(rows, paint)
+    elif op.route.whole:
+        from holdfast.faces.cli.mail_views import TEXTS
+
+        lines = [line for item in rows for line in ("", *TEXTS[type(item).__name__](item, paint))][1:]
+    else:
+        lines = [row(item, paint) for item in rows]
     cursor = getattr(items, "cursor", None)
     if cursor is None or (op.takes("before") and getattr(items, "compacted", None) is not None):  # the rest is gone
         return lines
@@ -63,19 +81,30 @@ def _list(op: Operation[..., Any], items: Iterable[Any], paint: Paint) -> list[s
     return [*lines, paint("dim", f"more: --{option} {cursor}")]
 
 
-def _line(item: Any, paint: Paint) -> str:
-    make = _LINES.get(type(item).__name__)
+def _maker(item: Any, whole: bool = False) -> Any:
+    """What makes the line of a record, or all of its lines; None if its type has none."""
+    kind = type(item).__name__
+    if kind in _MAIL:
+        from holdfast.faces.cli import mail_views as mail
+
+        return (mail.RECORDS if whole else mail.LINES).get(kind)
+    return (_RECORDS if whole else _LINES).get(kind)
+
+
+def row(item: Any, paint: Paint) -> str:
+    """A record in a line, with its marks for `fitted`."""
+    make: Callable[[Any, Paint], str] | None = _maker(item)
     if make is not None:
         return make(item, paint)
     if isinstance(item, str):
         return printable(item)
     if isinstance(item, msgspec.Struct) and type(item).__str__ is not msgspec.Struct.__str__:
-        return printable(str(item))
+        return printable(readable(str(item)))
     if isinstance(item, msgspec.Struct):
         values = [(name, getattr(item, name)) for name in item.__struct_fields__]
         filled = [f"{name} {_value(value)}" for name, value in values if value not in (None, "", (), [])]
         return "  ".join(filled)
-    return _json(item)
+    return json_line(item)
 
 
 def _plain_answer(result: Any) -> list[str]:
@@ -83,7 +112,7 @@ def _plain_answer(result: Any) -> list[str]:
         return []
     if isinstance(result, datetime):
         return [moment(result)]
-    return [printable(result) if isinstance(result, str) else _json(result)]
+    return [printable(result) if isinstance(result, str) else json_line(result)]
 
 
 def _fields(item: msgspec.Struct) -> list[str]:
@@ -94,9 +123,9 @@ def _fields(item: msgspec.Struct) -> list[str]:
         if value is None or value == () or value == [] or value == {}:
             continue
         if isinstance(value, list | tuple) and any(isinstance(each, msgspec.Struct) for each in value):
-            lines += [f"{name}:", *(f"  {_line(each, _plain)}" for each in value)]
+            lines += [f"{name}:", *(f"  {row(each, _plain)}" for each in value)]
         elif isinstance(value, msgspec.Struct):
-            lines.append(f"{name}: {_line(value, _plain)}")
+            lines.append(f"{name}: {row(value, _plain)}")
         elif isinstance(value, str) and "\n" in value:
             lines += [f"{name}:", *(f"  {line}" for line in printable_lines(value))]
         else:
@@ -107,12 +136,15 @@ def _fields(item: msgspec.Struct) -> list[str]:
 # --- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def _task_line(task: Task, paint: Paint) -> str:
-    status = paint(_STATUS[task.status], f"{task.status:<11}")
-    parts = [paint("bold", task.id), f"P{task.priority}", status, _title(task.title)]
+def _task_line(task: Task, paint: Paint, width: int = 0) -> str:
+    """A task in a row; `width` is that of the longest id."""
+    state = "waiting" if task.waiting else task.status
+    status = paint(_STATUS[state], f"{state:<11}")
+    parts = [paint("bold", f"{task.id:<{width}}"), f"P{task.priority}", status, title(task.title)]
     if task.type != "task":
         parts.append(paint("dim", f"({task.type})"))
-    parts += [paint("dim", f"#{printable(tag)}") for tag in task.tags]
+    if task.tags:
+        parts.append(paint("dim", title("  ".join(f"#{tag}" for tag in task.tags))))
     if task.children:
         parts.append(paint("dim", f"{task.children_done}/{task.children}"))
     if task.claimed_by:
@@ -120,7 +152,7 @@ def _task_line(task: Task, paint: Paint) -> str:
     elif task.assigned_to:
         parts.append(paint("yellow", f"for {printable(task.assigned_to)}"))
     if task.deferred_until:
-        parts.append(paint("dim", f"deferred until {moment(task.deferred_until)}"))
+        parts.append(paint("dim", f"deferred {until(task.deferred_until)}"))
     if task.deleted_at:
         parts.append(paint("red", "deleted"))
     return "  ".join(parts)
@@ -139,7 +171,7 @@ def tree_lines(
     while left:
         task, before, after = left.pop()
         marks = "".join(f"  {paint('yellow', f'waits for {id}')}" for id in waits.get(task.id, ()))
-        lines.append(_fitted(f"{before}{_task_line(task, paint)}{marks}", width))
+        lines.append(fitted(f"{before}{_task_line(task, paint)}{marks}", width))
         children = below.get(task.id, [])
         steps = [("├─ ", "│  ")] * (len(children) - 1) + [("└─ ", "   ")]
         drawn = [(child, f"{after}{step}", f"{after}{on}") for child, (step, on) in zip(children, steps, strict=False)]
@@ -149,11 +181,11 @@ def tree_lines(
 
 def _deed(op: Operation[..., Any], task: Task, paint: Paint) -> str:
     """A task after an operation, with its deadline if it was claimed."""
-    held = f"  (held until {moment(task.deadline)})" if op.route.grants and task.deadline else ""
+    held = f"  (held {until(task.deadline)})" if op.route.grants and task.deadline else ""
     return f"{_task_line(task, paint)}{paint('dim', held)}"
 
 
-def _imported(author: str | None, importer: str, at: datetime | None = None) -> str:
+def imported(author: str | None, importer: str, at: datetime | None = None) -> str:
     """An author elsewhere, and the importer, whose act it is here."""
     return f"{author or 'somebody'}{'' if at is None else f' ({moment(at)})'}, imported by {importer}"
 
@@ -162,7 +194,7 @@ def _origin(origin: Origin) -> str:
     closed = "" if origin.closed_at is None else f", closed {moment(origin.closed_at)}"
     if origin.created_by is None:
         return f"imported by {origin.imported_by} {moment(origin.imported_at)}{closed}"
-    return f"{_imported(origin.created_by, origin.imported_by)} {moment(origin.imported_at)}{closed}"
+    return f"{imported(origin.created_by, origin.imported_by)} {moment(origin.imported_at)}{closed}"
 
 
 def task_lines(task: Task, paint: Paint) -> list[str]:
@@ -173,9 +205,9 @@ def task_lines(task: Task, paint: Paint) -> list[str]:
         "workflow": task.grimoire or task.grimoire_hint,
         "children": f"{task.children_done} of {task.children} closed" if task.children else None,
         "assigned": task.assigned_to,
-        "deferred": None if task.deferred_until is None else f"until {moment(task.deferred_until)}",
-        "claimed": None if task.claimed_at is None else f"{task.claimed_by} since {moment(task.claimed_at)}",
-        "until": None if task.deadline is None else f"{moment(task.deadline)} (token {task.token})",
+        "deferred": None if task.deferred_until is None else until(task.deferred_until),
+        "claimed": None if task.claimed_at is None else f"{task.claimed_by} {since(task.claimed_at)}",
+        "held": None if task.deadline is None else f"{until(task.deadline)} (token {task.token})",
         "refers to": ", ".join(map(str, task.refs)) or None,
         "created": moment(task.created_at),
         "origin": None if task.origin is None else _origin(task.origin),
@@ -185,28 +217,27 @@ def task_lines(task: Task, paint: Paint) -> list[str]:
     return [*lines, "", *printable_lines(task.body)] if task.body else lines
 
 
-def _history(entry: HistoryEntry, paint: Paint) -> str:
-    change = "" if entry.field == "note" else f"  {entry.field}: {_value(entry.old_value)} -> {_value(entry.new_value)}"
-    note = f"  {_title(entry.note)}" if entry.note else ""
-    by = entry.changed_by if entry.author is None else _imported(entry.author.by, entry.changed_by, entry.author.at)
-    who = f"{moment(entry.changed_at)}  {printable(by)}"
-    return f"{who}  {paint('bold', entry.op)}{change}{note}"
+def _history(entries: Sequence[HistoryEntry], paint: Paint) -> list[str]:
+    """A sentence for each version of a task, from the entries of its fields."""
+    from holdfast.faces.cli.sentences import of_changes  # whoever claims needs none
+
+    versions: dict[int, list[HistoryEntry]] = {}
+    for entry in entries:
+        versions.setdefault(entry.version, []).append(entry)
+    lines = []
+    for changes in versions.values():
+        first = changes[0]
+        by, author = first.changed_by, first.author
+        who = by if author is None else imported(author.by, by, author.at)
+        lines.append(_dated(first.changed_at, first.revision, of_changes(changes, who), paint))
+    return lines
+
+
+def _dated(time: datetime, revision: int, sentence: str, paint: Paint) -> str:
+    return f"{paint('dim', f'{moment(time):<11}')}  {sentence}  {paint('dim', f'({revision})')}"
 
 
 # --- the others ------------------------------------------------------------------------------------------------------
-
-
-def _message_line(message: Message, paint: Paint) -> str:
-    people = printable(f"{message.sender} -> {','.join(message.to)}")
-    open_with = [name for name, status in message.status.items() if status == "unread"]
-    unread = paint("yellow", printable(f"unread by {','.join(open_with)}")) if open_with else ""
-    about = f"[{message.task}]" if message.task else ""
-    parts = [paint("bold", message.id), moment(message.sent_at), people, _title(message.subject), about, unread]
-    return "  ".join(part for part in parts if part)
-
-
-def _message(message: Message, _: Paint) -> list[str]:
-    return [_message_line(message, _plain), "", *printable_lines(message.body)]
 
 
 def _grant(grant: Grant, paint: Paint) -> str:
@@ -219,21 +250,19 @@ def _grant(grant: Grant, paint: Paint) -> str:
 def _path_lock(lock: PathLock, paint: Paint) -> str:
     shared = "  shared" if lock.shared else ""
     about = f"  [{lock.task}]" if lock.task else ""
-    why = f"  {_title(lock.reason)}" if lock.reason else ""
+    why = f"  {title(lock.reason)}" if lock.reason else ""
     what = printable(" ".join(lock.patterns))
     return f"{paint('bold', lock.id)}  {what}  @{printable(lock.holder)}{shared}{_until(lock.expires_at)}{about}{why}"
 
 
 def _event(event: Event, paint: Paint) -> str:
-    name = f"{event.scope}/{event.id}" if event.scope else event.id
-    what = f"{paint('bold', event.op)} {event.kind} {printable(name)}"
-    changed = {name: value for name, value in event.data.items() if (event.kind, name) != ("cycle", "document")}
-    data = f"  {_shortened(changed)}" if changed else ""
-    return f"{event.cursor}  {moment(event.time)}  {printable(event.actor)}  {what}{paint('dim', data)}"
+    from holdfast.faces.cli.sentences import of_event
+
+    return _dated(event.time, event.revision, of_event(event), paint)
 
 
 def _cell_entry(entry: CellChange | CellVersion, paint: Paint) -> str:
-    value = "deleted" if entry.deleted else _whole(entry.value if isinstance(entry, CellVersion) else entry.new)
+    value = "deleted" if entry.deleted else whole(entry.value if isinstance(entry, CellVersion) else entry.new)
     return f"{entry.version}  {moment(entry.time)}  {printable(entry.actor)}  {entry.op}  {value}"
 
 
@@ -249,20 +278,27 @@ def _lease(lease: Lease, paint: Paint) -> str:
 
 
 def _step(step: MailStep, paint: Paint) -> str:
-    note = f"  {_title(step.note)}" if step.note else ""
+    note = f"  {title(step.note)}" if step.note else ""
     return f"{moment(step.at)}  {printable(step.actor)}  {paint('bold', step.op)}  {step.status or ''}{note}"
 
 
 def _stash(stash: Stash, paint: Paint) -> str:
     trail = f"  [{stash.trail}]" if stash.trail else ""
     what = f"{paint('bold', stash.id)}  {stash.stash_type}  {printable(stash.name)}  version {stash.version}{trail}"
-    return f"{what}  {_shortened(stash.value)}{_until(stash.held_until)}"
+    return f"{what}  {brief(stash.value)}{_until(stash.held_until)}"
 
 
 def _stash_entry(entry: StashEntry, paint: Paint) -> str:
     by = f"  [{printable(entry.changed_by)}]" if entry.changed_by else ""
     what = f"{entry.version}  {moment(entry.created_at)}  {paint('bold', entry.operation)}"
-    return f"{what}{by}  {_shortened(entry.value)}"
+    return f"{what}{by}  {brief(entry.value)}"
+
+
+def _queue_item(item: QueueItem, paint: Paint) -> str:
+    token = "" if item.token is None else f"  token {item.token}"
+    holder = "" if item.holder is None else f"  @{printable(item.holder)}"
+    what = f"{paint('bold', str(item.number))}  {item.state}  delivered {item.deliveries}{token}{holder}"
+    return f"{what}{_until(item.until)}  {brief(item.value)}"
 
 
 def _cycle(cycle: Cycle, paint: Paint) -> str:
@@ -280,8 +316,19 @@ def _resumption(found: Resumption, paint: Paint) -> list[str]:
     if found.phase is None:
         return [_cycle(found.cycle, paint), "  finish is left"]
     begun = "is in progress" if found.started else "comes next"
-    so_far = "" if found.partial is None else f", so far {_json(found.partial)}"
+    so_far = "" if found.partial is None else f", so far {json_line(found.partial)}"
     return [_cycle(found.cycle, paint), f"  {found.phase} {begun}{so_far}"]
+
+
+def _channel_message(message: ChannelMessage, paint: Paint) -> str:
+    who = f"{moment(message.created_at)}  {printable(message.sender)}"
+    return f"{paint('bold', str(message.number))}  {who}  {brief(message.value)}"
+
+
+def _subscription(subscription: Subscription, paint: Paint) -> str:
+    lost = f"  {subscription.lost} lost" if subscription.lost else ""
+    what = f"{paint('bold', printable(subscription.subscriber))}  at {subscription.cursor}"
+    return f"{what}  {subscription.unread} unread{lost}"
 
 
 # By the names of their types, so that showing one loads no other.
@@ -289,29 +336,31 @@ _LINES: Final[dict[str, Callable[[Any, Paint], str]]] = {
     "Agent": _agent,
     "CellChange": _cell_entry,
     "CellVersion": _cell_entry,
+    "ChannelMessage": _channel_message,
     "Cycle": _cycle,
     "CycleInfo": lambda info, paint: _standing(info.key, info.status, info.current_phase, info.sequence, paint),
     "CycleProblem": lambda problem, paint: printable(f"{problem.path} {problem.message}"),
     "Event": _event,
     "Grant": _grant,
-    "Hit": lambda hit, paint: f"{_task_line(hit.task, paint)}  {paint('dim', _title(hit.snippet))}",
-    "HistoryEntry": _history,
+    "Hit": lambda hit, paint: f"{_task_line(hit.task, paint)}  {paint('dim', title(hit.snippet))}",
+    "HistoryEntry": lambda entry, paint: _history([entry], paint)[0],
     "Lease": _lease,
     "Link": lambda link, paint: f"{paint('bold', link.id)}  {link.from_id} {link.link_type} {link.to_id}",
-    "MailHit": lambda hit, paint: f"{_message_line(hit.message, paint)}  {paint('dim', _title(hit.snippet))}",
     "MailStep": _step,
-    "Message": _message_line,
     "PathLock": _path_lock,
+    "QueueItem": _queue_item,
     "Stash": _stash,
     "StashEntry": _stash_entry,
+    "Subscription": _subscription,
     "Task": _task_line,
     "TaskInTree": _task_line,
     "TaskLink": lambda link, paint: f"{link.id} {link.kind} {link.on}",
     "Trail": lambda trail, paint: f"{paint('bold', trail.id)}  {trail.state}  {printable(trail.name)}",
 }
+# Types that `mail_views` shows.
+_MAIL: Final = frozenset({"MailHit", "MailThread", "Message", "Resume", "ResumeEvent"})
 # Single records that are not shown field by field.
 _RECORDS: Final[dict[str, Callable[[Any, Paint], list[str]]]] = {
-    "Message": _message,
     "Resumption": _resumption,
     "Task": task_lines,
 }
@@ -320,79 +369,8 @@ _RECORDS: Final[dict[str, Callable[[Any, Paint], list[str]]]] = {
 # --- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _title(text: str) -> str:
-    """A text for people, which a terminal may get shortened."""
-    return f"\x00{printable(text)}\x02" if text else ""
-
-
-def _whole(value: Any) -> str:
-    """A value, which a terminal may get shortened."""
-    return f"\x00{_json(value)}\x02"
-
-
-def _shortened(value: Any) -> str:
-    """A value, shortened for everybody: --json has all of it."""
-    return f"\x01{_json(value)}\x02"
-
-
-def _fitted(line: str, width: int | None) -> str:
-    """A line without its marks, the marked parts shortened to the width, the last ones first."""
-    if "\x02" not in line:
-        return line
-    parts = _split(line)
-    texts = parts[2::3]
-    if width is None:
-        texts = [text if mark == "\x00" else short(text, _WIDE) for mark, text in zip(parts[1::3], texts, strict=True)]
-    else:
-        excess = sum(_columns(re.sub(_COLOUR, "", text)) for text in (*parts[::3], *texts)) - width
-        for at in range(len(texts) - 1, -1, -1):
-            wide = _columns(texts[at])
-            texts[at] = _cut(texts[at], max(wide - max(excess, 0), min(wide, _LEAST)))
-            excess -= wide - _columns(texts[at])
-    parts[2::3] = texts
-    parts[1::3] = [""] * len(texts)
-    return "".join(parts)
-
-
-def _split(line: str) -> list[str]:
-    """What may be shortened in a line, such as a title, and what is between: text, mark, part, ..., text."""
-    *marked, rest = line.split("\x02")
-    parts: list[str] = []
-    for each in marked:
-        at = max(each.rfind("\x00"), each.rfind("\x01"))
-        parts += each[:at], each[at], each[at + 1 :]
-    return [*parts, rest]
-
-
-def _cut(text: str, most: int) -> str:
-    """A text in so many columns."""
-    if _columns(text) <= most:
-        return text
-    text = text[:most]
-    while _columns(text) >= most:
-        text = text[:-1]
-    return f"{text.rstrip()}…"
-
-
-def _columns(text: str) -> int:
-    """How many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    from unicodedata import combining, east_asian_width
-
-    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)
-
-
-def moment(time: datetime) -> str:
-    """A moment as people read it, in their own zone; in UTC at the ends of the calendar, which other zones leave."""
-    try:
-        return time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError):
-        return f"{time.replace(tzinfo=None).isoformat(' ', 'seconds')}Z"
-
-
 def _until(time: datetime | None) -> str:
-    return "" if time is None else f"  until {moment(time)}"
+    return "" if time is None else f"  {until(time)}"
 
 
 def _value(value: Any) -> str:
@@ -402,20 +380,7 @@ def _value(value: Any) -> str:
         return printable(value)
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return printable(", ".join(value))
-    return _json(value)
-
-
-def _json(value: Any) -> str:
-    """JSON that no terminal obeys: what is not printable is escaped, and means the same."""
-    from holdfast.wire import wired
-
-    text = msgspec.json.encode(wired(value)).decode()
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    units = character.encode("utf-16-be")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    return json_line(value)
 
 
 def painter(colour: bool) -> Paint:

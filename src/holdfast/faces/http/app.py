@@ -358,8 +358,8 @@ class App:
         status, body, lines = response.status, response.body, response.lines
         if len(body) > _COMPRESSED and not response.packed and b"gzip" in request.headers.get(b"accept-encoding", b""):
             body = gzip.compress(body, 1, mtime=0)
-            lines += b"content-encoding: gzip\r\nvary: accept-encoding\r\n"
-        if status != 204:
+            lines = lines.replace(b'\netag: "', b'\netag: W/"') + b"content-encoding: gzip\r\nvary: accept-encoding\r\n"
+        if status not in (204, 304):
             lines = b"%bcontent-length: %d\r\n" % (lines, len(body))
         request.reply(status, lines, b"" if request.method == "HEAD" else body)
         self._ended(request, status)

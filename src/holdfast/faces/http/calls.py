@@ -6,7 +6,9 @@ accept `text/event-stream` get the stream.
 
 Headers: `X-Agent-ID` (the actor; `X-Agent-Derived` if nobody chose it), `Idempotency-Key`, `X-Fence` (a token and its
 lock, `42 deploy`, `42 run/cell`, `42 trail/name` or `42 /name`, names percent-encoded), `X-At-Least` (a revision, or
-`latest`), `If-Match` (the expected version).
+`latest`), `If-Match` (the expected version), `If-None-Match` (the answer of a read that the client has: 304 if it is
+still the same). The `ETag` of a write is the version of its result; that of a read also covers what was answered: the
+answer of a task has fields, such as the progress of its children, that change without its version.
 
 `GET /api/events?after=CURSOR&wait=20` returns at once if there are events after the cursor, otherwise with the next
 ones, or an empty list after the given seconds. The cursor for the next poll is in `X-Next-Cursor`.
@@ -14,6 +16,7 @@ ones, or an empty list after the given seconds. The cursor for the next poll is 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
@@ -28,7 +31,7 @@ from holdfast.operation import REGISTRY, Operation
 from holdfast.schema import result_type
 from holdfast.types import DerivedActor, Event, Page
 from holdfast.workspace.aio import AsyncWorkspace
-from holdfast.workspace.context import LATEST, Access, Context, Fence
+from holdfast.workspace.context import LATEST, Access, Context, Fence, PassingKey
 
 # A response is for its client only, and is data, whatever a browser would make of it.
 SECURITY_HEADERS: Final = {b"cache-control": b"no-store", b"x-content-type-options": b"nosniff"}
@@ -229,7 +232,10 @@ def context_of(actor: str, headers: Headers) -> Context:
     """The context of a call: what its headers say beside its arguments."""
     if headers.keys().isdisjoint(_CONTEXT):
         return Context(actor)
-    return Context(actor, _fence(headers), _text(_KEY, headers.get(_KEY)), _at_least(headers))
+    key = _text(_KEY, headers.get(_KEY))
+    if key is not None and wire.PASSING_KEY.encode() in headers.get(b"prefer", b""):
+        key = PassingKey(key)
+    return Context(actor, _fence(headers), key, _at_least(headers))
 
 
 def _fence(headers: Headers) -> Fence | None:
@@ -289,9 +295,9 @@ def _expected(op: Operation[..., Any], headers: Headers) -> dict[str, str]:
     if not names:
         hint = "operations with the argument `expected` do, such as cells.cas"
         raise errors.Invalid(f"{op.name} does not take If-Match", hint=hint)
-    found = re.fullmatch(rb'"(\d{1,18})"', match)
+    found = re.fullmatch(rb'(?:W/)?"(\d{1,18})(?:-[0-9a-f]{16})?"', match)
     if found is None:
-        raise errors.Invalid('If-Match must be one version in quotes, such as "3"')
+        raise errors.Invalid('If-Match must be one version in quotes, such as "3", or an ETag')
     return {names[0]: found[1].decode()}
 
 
@@ -299,10 +305,11 @@ _NO_CONTENT: Final = Response(204, b"", header_lines())
 
 
 def result_response(route: Route, result: Any, headers: Headers) -> Response:
-    """The result of an operation: 201 if it created something, 204 for a delete without `Prefer`."""
-    if route.method == "DELETE" and b"return=representation" not in headers.get(b"prefer", b""):
+    """The result of an operation: 201 if it created something, 204 for a delete without `Prefer`, 304 if known."""
+    answers = route.method != "DELETE" or route.op.route.answers
+    if not answers and b"return=representation" not in headers.get(b"prefer", b""):
         return _NO_CONTENT
-    lines = JSON_LINES
+    lines, version = JSON_LINES, None
     if isinstance(result, Page):
         more = (
             (b"x-next-cursor", result.cursor),
@@ -312,9 +319,22 @@ def result_response(route: Route, result: Any, headers: Headers) -> Response:
         lines = header_lines(JSON, *((name, str(value).encode()) for name, value in more if value is not None))
     elif isinstance(result, msgspec.Struct):
         version = getattr(result, "sequence", getattr(result, "version", None))
-        if type(version) is int:
-            lines = b'%betag: "%d"\r\n' % (JSON_LINES, version)
-    return Response(route.status, wire.answer(route.op, result), lines)
+    body = wire.answer(route.op, result)
+    prefix = b"%d" % version if type(version) is int else b""
+    if route.method == "GET":
+        digest = hashlib.blake2b(body + lines, digest_size=8).hexdigest().encode()
+        prefix = b"%b-%b" % (prefix, digest) if prefix else digest
+        known = headers.get(b"if-none-match")
+        if known is not None and _is_known(known, prefix):
+            return Response(304, b"", b'%betag: "%b"\r\n' % (lines, prefix))
+    if prefix:
+        lines = b'%betag: "%b"\r\n' % (lines, prefix)
+    return Response(route.status, body, lines)
+
+
+def _is_known(given: bytes, tag: bytes) -> bool:
+    """Whether `If-None-Match` names an answer; a tag that compression weakened is as good."""
+    return given.strip() == b"*" or tag in re.findall(rb'"([^"]*)"', given)
 
 
 WAIT: Final = "wait"

@@ -48,6 +48,7 @@ class Refusal(NamedTuple):
 
 _NOT_HTTP: Final = Refusal(400, "INVALID", "this is not a valid HTTP request", "send HTTP/1.1")
 _OTHER_VERSION: Final = Refusal(505, "UNSUPPORTED", "this version of HTTP is not spoken here", "send HTTP/1.1")
+_BAD_VERSION: Final = "Invalid HTTP version"  # as the parser reports a digit, a dot and a digit that it does not know
 _OTHER_CODING: Final = Refusal(
     501,
     "UNSUPPORTED",
@@ -210,8 +211,8 @@ class Connection(asyncio.Protocol):
                 self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._deaf = True  # nothing is upgraded: the request is answered, and the connection closed
-        except httptools.HttpParserError:
-            self._fail(_NOT_HTTP)
+        except httptools.HttpParserError as error:
+            self._fail(_OTHER_VERSION if str(error) == _BAD_VERSION else _NOT_HTTP)
         if self._current is None and not self._deaf:
             self._set_idle_deadline()
 

@@ -14,7 +14,7 @@ import os
 import socket
 import ssl
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -38,7 +38,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a server.
 
     `tls_auto`: make a certificate on the first start, in the folder `tls`. `access_log` is a file that gets a line for
-    every request. Backups go to `backup_folder`, every `backup_every` seconds and at the end.
+    every request. Backups go to `backup_folder`, every `backup_every` seconds and at the end. Without that folder
+    `stop_folder` says where the backup of a workspace's folder goes when the server stops.
     """
 
     folder: Path
@@ -54,6 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     backup_folder: Path | None = None
     backup_every: float | None = None
     backups_kept: int = BACKUPS_KEPT
+    stop_folder: Callable[[Path], Path] | None = None
 
     @property
     def secure(self) -> bool:
@@ -112,6 +114,10 @@ _log = logging.getLogger("holdfast.http")
 
 def certificate(folder: Path, hosts: Iterable[str]) -> tuple[Path, Path]:
     """The files of the certificate and its key, made if there are none that are valid for these hosts."""
+    try:
+        import cryptography  # noqa: F401
+    except ImportError as error:
+        raise errors.not_installed("a certificate", "server", error) from error
     names = sorted({*hosts, socket.gethostname(), "localhost", "127.0.0.1", "::1"} - {"0.0.0.0", "::"})
     place = folder / FOLDER
     place.mkdir(mode=0o700, exist_ok=True)

@@ -51,12 +51,20 @@ _WRITE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     ),
 }
 _SOME: Final[dict[str, tuple[str, dict[str, Any]]]] = {
-    "If-Match": ('the version that is expected, `"3"`', {"type": "string", "pattern": '^"[0-9]{1,18}"$'}),
+    "If-Match": (
+        'the version that is expected, `"3"`, or the ETag that was read',
+        {"type": "string", "pattern": '^(W/)?"[0-9]{1,18}(-[0-9a-f]{16})?"$'},
+    ),
+    "If-None-Match": ("the ETag that was read: 304 if the answer is still the same", {"type": "string"}),
     "Last-Event-ID": ("the id of the last event that was heard: the stream resumes there", {"type": "string"}),
     "Prefer": ("whether a DELETE returns its result", {"type": "string", "examples": ["return=representation"]}),
 }
 # Headers of responses.
-_VERSION: Final = {"description": "the version", "schema": {"type": "string", "pattern": '^"[0-9]+"$'}}
+_VERSION: Final = {"description": "the version", "schema": {"type": "string", "pattern": '^(W/)?"[0-9]+"$'}}
+_ANSWER: Final = {
+    "description": "the version, if it has one, and what is answered; a stream has none",
+    "schema": {"type": "string", "pattern": '^(W/)?"([0-9]+-)?[0-9a-f]{16}"$'},
+}
 _CURSOR: Final = {"description": "of the next page, if there is one", "schema": _TEXT}
 _TOTAL: Final = {"description": "if asked for", "schema": {"type": "integer", "minimum": 0, "maximum": 10000}}
 _COMPACTED: Final = {"description": "events up to this revision are gone; the page has what is left", "schema": _COUNT}
@@ -183,7 +191,8 @@ def _parameters(routes: list[Route], shapes: Shapes) -> list[dict[str, Any]]:
             found[name] = {**found[name], "description": f"of {operations[0]} alone"}
     names = [*_CALL, *(_WRITE if routes[0].op.writes else ())]
     names += ["If-Match"] if "expected" in plan_of(routes[0].op.name).hints else []
-    names += ["Prefer"] if routes[0].method == "DELETE" else []
+    names += ["Prefer"] if routes[0].method == "DELETE" and not routes[0].op.route.answers else []
+    names += ["If-None-Match"] if routes[0].method == "GET" and routes[0].op.kind != "stream" else []
     names += ["Last-Event-ID"] if routes[-1].op.kind == "stream" else []
     return [*found.values(), *({"$ref": f"#/components/parameters/{name}"} for name in names)]
 
@@ -286,7 +295,9 @@ def _responses(routes: list[Route], shapes: Shapes) -> dict[str, Any]:
             answer["content"][_JSON] = {"schema": schema}
             headers = _answer_headers(route)
             answer |= {"headers": headers} if headers else {}
-    if routes[0].method == "DELETE":
+    if routes[0].method == "GET" and routes[0].op.kind != "stream":
+        good["304"] = {"description": "as in If-None-Match", "headers": {"ETag": _ANSWER}}
+    if routes[0].method == "DELETE" and not routes[0].op.route.answers:
         good["204"] = {"description": "done; send Prefer: return=representation to get the result"}
     return good | _refused(*sorted(_statuses(routes)))
 
@@ -305,6 +316,10 @@ def _statuses(routes: list[Route]) -> set[int]:
 
 
 def _answer_headers(route: Route) -> dict[str, Any]:
+    return _own_headers(route) | ({"ETag": _ANSWER} if route.method == "GET" else {})
+
+
+def _own_headers(route: Route) -> dict[str, Any]:
     name = route.op.name
     if is_page(name) or route.polled:
         more = {"X-Total-Count": _TOTAL} if "total" in plan_of(name).hints else {}

@@ -3,7 +3,7 @@
 The access log leaves out the query of an address, which may contain a ticket. Lines are collected and written a few
 times a second in a thread; a server that is killed loses those it had not written.
 
-Expiry and retention run in every open workspace (`kernel.wake.Pulse`), so the server opens all of its workspaces when
+Expiry and retention run in every open workspace (`kernel.pulse.Pulse`), so the server opens all of its workspaces when
 it starts. Failures of upkeep are logged, counted, and retried at the next interval.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -26,8 +27,9 @@ from holdfast.faces.http.listener import Settings
 from holdfast.faces.http.request import Request
 from holdfast.faces.http.sse import Watchers
 from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
-from holdfast.types import NodeState
+from holdfast.types import NodeState, Progress
 from holdfast.wire import json_bytes
+from holdfast.workspace import Workspace
 from holdfast.workspace.admin import remove_backup
 
 FLUSH: Final = 0.25  # seconds
@@ -92,6 +94,9 @@ class AccessLog:
 
 CHECKPOINT_EVERY: Final = 15.0  # seconds
 SUFFIX: Final = ".backup"
+STOP_COPY: Final = 2.0  # seconds for copying at the stop; checking the copy takes about as long, and 5 is the most
+STOP_KEPT: Final = 3
+STOP_SUFFIX: Final = ".stop.backup"
 
 
 class Upkeep:
@@ -125,6 +130,14 @@ class Upkeep:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._settings.backup_folder is not None:
             await self.back_up()
+        elif self._settings.stop_folder is not None:
+            until = _now() + round(STOP_COPY * 1e6)
+            for space in self._spaces.open():
+                target = self._settings.stop_folder(self._spaces.folder_of(space.name))
+                await self._attempt(
+                    "the backup at the stop, which --backup-dir waits for,",
+                    asyncio.to_thread(_back_up_soon, space.workspace, target, until),
+                )
 
     async def back_up(self) -> None:
         """Back up every workspace, and delete the oldest backups."""
@@ -156,6 +169,24 @@ class Upkeep:
         except (errors.HoldfastError, OSError) as error:
             self.failures += 1
             _log.error("%s failed: %s", what, error)
+
+
+def _back_up_soon(workspace: Workspace, folder: Path, until: int) -> None:
+    """Back up a workspace at the stop of a server, and keep the newest of such backups; gives up at a moment.
+
+    Raises Timeout then, and leaves nothing.
+    """
+    thread = threading.get_ident()
+
+    def check(progress: Progress) -> None:
+        if progress.work == "backup" and threading.get_ident() == thread and _now() > until:
+            raise errors.Timeout(f"it was not done after {STOP_COPY} seconds")
+
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with workspace.progress(check):
+        workspace.backup(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}{STOP_SUFFIX}")
+    for old in sorted(folder.glob(f"*{STOP_SUFFIX}"))[:-STOP_KEPT]:
+        remove_backup(old)
 
 
 def _is_backup_of(path: Path, name: str) -> bool:

@@ -88,7 +88,7 @@ class Sessions:
             found = [each for each in file.tickets if each.digest == wanted]
             file.tickets[:] = [each for each in file.tickets if each.digest != wanted]
         if not found:
-            raise errors.Unauthorized("the link was used already, or has expired", hint="holdfast ui prints a new one")
+            raise errors.Unauthorized("the link was used already, or has expired", hint="run holdfast ui for a new one")
         return self.begin(self._parent(found[0].token))
 
     def begin(self, token: Token) -> tuple[SessionToken, str]:

@@ -80,12 +80,16 @@ class WorkspaceRegistry:
             self.drop(name)  # its folder was removed; perhaps there is a new one
             space = None
         if space is None:
-            folder = self.folder if name == MAIN else self.folder / FOLDER / check_space(name)
+            folder = self.folder_of(name)
             if name != MAIN and not self._is_served(folder):
                 hint = f"make the folder {FOLDER}/{name} in the server's folder"
                 raise errors.NotFound(f"there is no workspace {name!r} here", hint=hint, name=name)
             space = self._open[name] = ServedWorkspace(name, self._open_one(folder))
         return space
+
+    def folder_of(self, name: str) -> Path:
+        """The folder of a workspace."""
+        return self.folder if name == MAIN else self.folder / FOLDER / check_space(name)
 
     def names(self) -> list[str]:
         """All that can be served: the main one, and every folder with a valid name."""

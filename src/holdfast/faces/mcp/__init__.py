@@ -31,9 +31,7 @@ def load_protocol() -> ModuleType:
     try:
         return import_module("holdfast.faces.mcp.server")
     except ImportError as error:
-        raise errors.Unsupported(
-            f"MCP needs a package that is not installed: {error}", hint="pip install 'holdfast[mcp]'"
-        ) from error
+        raise errors.not_installed("MCP", "mcp", error) from error
 
 
 def serve_stdio(

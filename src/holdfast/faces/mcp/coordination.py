@@ -7,7 +7,6 @@ A lock without a ttl expires after ten minutes: an agent that stops without rele
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
 from posixpath import normpath
 from typing import Annotated, Any, Final, Literal
 
@@ -165,17 +164,7 @@ async def mail_send(
     else:
         sent = await session.ws.mail.send(to, subject, body, task=task or None, type=kind, ack=ack)
     told = {"id": sent.id, "thread": sent.thread, "to": list(sent.status)}
-    return told | filled(warnings=tuple([each async for each in _unseen(session, sent.to)]) or None)
-
-
-async def _unseen(session: Session, names: Sequence[str]) -> AsyncIterator[str]:
-    """Warn about recipients that have neither registered nor written: they may be mistyped."""
-    for name in names:
-        if name != "*" and name not in [agent.name for agent in await session.ws.agents.list(name, limit=1)]:
-            from holdfast.turnfile.ledger import describe_unknown  # most names are known
-
-            known = [agent.name for agent in await session.ws.agents.list()]
-            yield describe_unknown(name, "has not been seen here", known)
+    return told | filled(warnings=sent.warnings or None)
 
 
 async def mail_inbox(

@@ -19,7 +19,8 @@ from holdfast import errors, wire
 from holdfast.faces.mcp import coordination, tasks
 from holdfast.faces.mcp.client import Session
 from holdfast.faces.mcp.coordination import TTL
-from holdfast.faces.mcp.tool import LONGEST, MARKS, ServerDefinition, Tool, brief, check_wait, filled, tool
+from holdfast.faces.mcp.prompts import PROMPTS, complete
+from holdfast.faces.mcp.tool import LONGEST, MARKS, ServerDefinition, Tool, brief, check_wait, filled, listed, tool
 from holdfast.operation import REGISTRY, Operation
 from holdfast.schema import is_page, schemas
 from holdfast.wire import wired
@@ -29,8 +30,9 @@ def derived() -> Iterator[Tool]:
     """A tool for each operation; streams are what the tool `watch` is for."""
     for op in REGISTRY.values():
         if op.route.http is not None and not op.route.local and op.kind != "stream":
-            name, destroys = op.name.replace(".", "_"), op.route.irreversible
-            yield Tool(name, op.summary, _schema(op), not op.writes, _runner(op), takes=destroys)
+            name, schema, destroys = op.name.replace(".", "_"), _schema(op), op.route.irreversible
+            run = _runner(op, schema.get("properties", {}))
+            yield Tool(name, op.summary, schema, not op.writes, run, takes=destroys)
 
 
 def _schema(op: Operation[..., Any]) -> dict[str, Any]:
@@ -41,9 +43,9 @@ def _schema(op: Operation[..., Any]) -> dict[str, Any]:
     return {**top, **({"$defs": named} if named else {})}
 
 
-def _runner(op: Operation[..., Any]) -> Any:
+def _runner(op: Operation[..., Any], properties: dict[str, Any]) -> Any:
     async def run(session: Session, given: dict[str, Any]) -> Any:
-        read = wire.arguments(op, {}, b"", json.dumps(given).encode())
+        read = wire.arguments(op, {}, b"", json.dumps(listed(given, properties)).encode())
         result = await op.on(session.ws)(**_bounded(op, read))
         if not is_page(op.name):
             return {"result": _short(result)}
@@ -112,5 +114,5 @@ def _offered(session: Session) -> dict[str, Tool]:
 
 
 WORKSPACE: Final = ServerDefinition(
-    INSTRUCTIONS, _offered, coordination.FIXED, coordination.TEMPLATES, coordination.read
+    INSTRUCTIONS, _offered, coordination.FIXED, coordination.TEMPLATES, coordination.read, PROMPTS, complete
 )

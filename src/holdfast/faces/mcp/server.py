@@ -7,7 +7,8 @@ what no model can correct, such as an unknown tool, is an error of the protocol.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 from holdfast import __version__, errors
 from holdfast.faces.mcp.tool import SCHEME, Caller, ServerDefinition, Tool, error_content, marked, plain
 
+MOST: Final = 100  # completions, by the protocol
 CANCELLED: Final = -32800  # the code that the SDK uses for a cancelled request
 _log = logging.getLogger("holdfast.mcp")
 
@@ -56,15 +58,54 @@ def build(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> S
             ]
         )
 
-    async def read_resource(context: Any, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    @contextmanager
+    def refusing(context: Any) -> Iterator[None]:
         try:
-            text = marked(await definition.read(caller_of(context), asked.uri))
+            yield
         except errors.HoldfastError as error:
             code = types.INVALID_PARAMS if error.status < 500 else types.INTERNAL_ERROR
             told = _structured(error, definition.tools(caller_of(context)))
             raise MCPError(code, f"{error.code} {told['hint']}".strip(), told) from error
+
+    async def read_resource(context: Any, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        with refusing(context):
+            text = marked(await definition.read(caller_of(context), asked.uri))
         content = types.TextResourceContents(uri=asked.uri, mime_type="text/plain", text=text)
         return types.ReadResourceResult(contents=[content])
+
+    async def list_prompts(_: Any, __: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+        return types.ListPromptsResult(
+            prompts=[
+                types.Prompt(
+                    name=each.name,
+                    description=each.description,
+                    arguments=[
+                        types.PromptArgument(name=name, description=what, required=needed)
+                        for name, (what, needed) in each.arguments.items()
+                    ],
+                )
+                for each in definition.prompts.values()
+            ]
+        )
+
+    async def get_prompt(context: Any, asked: types.GetPromptRequestParams) -> types.GetPromptResult:
+        found, given = definition.prompts.get(asked.name), asked.arguments or {}
+        if found is None:
+            raise MCPError(types.INVALID_PARAMS, f"there is no prompt {asked.name[:80]!r}")
+        with refusing(context):
+            found.check(given)
+            text = types.TextContent(type="text", text=await found.text(caller_of(context), given))
+        message = types.PromptMessage(role="user", content=text)
+        return types.GetPromptResult(description=found.description, messages=[message])
+
+    async def complete(context: Any, asked: types.CompleteRequestParams) -> types.CompleteResult:
+        assert definition.complete is not None
+        of = asked.ref.name if isinstance(asked.ref, types.PromptReference) else asked.ref.uri
+        known = (asked.context and asked.context.arguments) or {}
+        with refusing(context):
+            caller, argument = caller_of(context), asked.argument
+            values = await definition.complete(caller, of, argument.name, argument.value, known)
+        return types.CompleteResult(completion=types.Completion(values=values, has_more=len(values) == MOST))
 
     server = Server[Any](
         "holdfast",
@@ -75,6 +116,9 @@ def build(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> S
         on_list_resources=list_resources,
         on_list_resource_templates=list_templates,
         on_read_resource=read_resource,
+        on_list_prompts=list_prompts if definition.prompts else None,
+        on_get_prompt=get_prompt if definition.prompts else None,
+        on_completion=None if definition.complete is None else complete,
         get_tool_input_schema=lambda _: None,  # no argument is sent in a header
     )
     server.middleware.clear()  # tracing

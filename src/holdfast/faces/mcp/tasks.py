@@ -184,9 +184,11 @@ def resumed(found: Resume) -> dict[str, Any]:
         task=row(task) | shown,
         last_holder=found.last_holder,
         ended=found.ended,
+        waits_for=found.waits_for,
+        children=found.children,
         locks=tuple(path_lock(lock) for lock in found.locks),
         left=found.left,
-        notes=found.notes,
+        notes=tuple(filled(text=note.text, by=note.by, at=when(note.at)) for note in found.notes),
         messages=tuple(message(each, WHOLE) for each in found.messages),
         events=tuple(
             filled(op=event.op, by=event.actor, at=when(event.at), changes=wired(event.changes) or None)

@@ -2,7 +2,7 @@
 
 Everything but the start page is served under `/ui/DIGEST/`, where DIGEST is one hash over all files, and may be kept by
 the browser for ever. The files are the same for everybody and hold nothing of a workspace: the page gets that by
-calling operations, as any client does. Nothing is loaded from elsewhere. Scripts are sent without their comment lines
+calling operations, as any client does. Nothing is loaded from elsewhere. Scripts are sent without their comments
 and indentation, which are for readers of the source; no string of theirs is longer than a line.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -27,7 +28,12 @@ _TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+_COMMENT: Final = re.compile(rb"(?<=[;{,]) +// [^'`\"]*$")
+_SPACED: Final = re.compile(rb" (=>|===|!==|&&|\|\|) |(?<=\{) | (?=\})")
 _PLACEHOLDER: Final = b"DIGEST"
+_MODULES: Final = (
+    b"<!-- modules -->"  # of the start page: asked for at once, not when a module that imports them has come
+)
 
 
 class Asset(NamedTuple):
@@ -64,7 +70,7 @@ def _asset(path: Path) -> Asset:
     if path.suffix == ".js":
         content = lean(content)
     if path.name == START:
-        content, keep = content.replace(_PLACEHOLDER, digest().encode()), b"no-cache"
+        content, keep = content.replace(_MODULES, _preloads()).replace(_PLACEHOLDER, digest().encode()), b"no-cache"
     headers = (
         (b"content-type", _TYPES[path.suffix].encode()),
         (b"cache-control", keep),
@@ -76,9 +82,18 @@ def _asset(path: Path) -> Asset:
     return Asset(content, gzip.compress(content, 9, mtime=0), headers)
 
 
+def _preloads() -> bytes:
+    names = [path.relative_to(FOLDER).as_posix() for path in files() if path.suffix == ".js"]
+    links = [f'<link rel="modulepreload" href="/ui/DIGEST/{name}">' for name in names if name != "worker.js"]
+    return "\n".join(links).encode()
+
+
 def lean(script: bytes) -> bytes:
-    """A script without its comment lines and indentation."""
-    lines = [line.strip() for line in script.split(b"\n")]
+    """A script without its comments, indentation and the spaces around some signs, which no string has.
+
+    What follows `//` is a comment if no string can end in it.
+    """
+    lines = [_SPACED.sub(rb"\1", _COMMENT.sub(b"", line.strip())) for line in script.split(b"\n")]
     return b"\n".join(line for line in lines if line and not line.startswith((b"//", b"/**", b"* ", b"*/"))) + b"\n"
 
 

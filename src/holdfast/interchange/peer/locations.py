@@ -273,9 +273,7 @@ class Bucket:
             import nats.js.errors
         except ImportError as error:
             work.close()
-            raise errors.Unsupported(
-                "buckets need the package nats-py", hint="install holdfast with its extra: holdfast[jetstream]"
-            ) from error
+            raise errors.not_installed(self.name, "jetstream", error) from error
         where = self._server
         try:
             return self._loop.run(work)

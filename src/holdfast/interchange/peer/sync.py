@@ -19,7 +19,7 @@ Both use the operations of a workspace, so they work with any kind of it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -45,14 +45,20 @@ Document = dict[str, Any]
 
 
 def bring(
-    workspace: Any, location: Location, dry_run: bool = False, skip_bad: bool = False, theirs: Sequence[str] = ()
+    workspace: Any,
+    location: Location,
+    dry_run: bool = False,
+    skip_bad: bool = False,
+    theirs: Sequence[str] = (),
+    prefixes: Mapping[str, str] | None = None,
 ) -> ImportReport:
     """Import the cycles of a location, all or nothing unless `skip_bad` is set; the location is only read.
 
     Of cycles that diverged, those in `theirs` are replaced by the documents of the location; ours stay in the log. The
-    others are left alone and reported as conflicts.
+    others are left alone and reported as conflicts. `prefixes` says which of ours stands for a prefix there that is
+    not one of PEER's, or for a spec whose name has dots: `{"acme.spec.v1.2": "peer:spec:v1-2"}`. Raises InvalidName.
     """
-    view = look(location)
+    view = look(location, checked_prefixes(prefixes or {}))
     entries = entries_of(view.entries)
     chosen = {parse(key): None for key in theirs}
     documents = view.reading.documents
@@ -65,6 +71,18 @@ def bring(
         if str(key) not in (*report.created["cycles"], *report.updated["cycles"]):
             _adopt(workspace, key, documents[key], report)
     return report
+
+
+def checked_prefixes(given: Mapping[str, str]) -> dict[str, str]:
+    """A mapping of prefixes with ours in one spelling. Raises InvalidName."""
+    found = {}
+    for theirs, text in given.items():
+        ours = find_prefix(text)
+        if not theirs or ours is None:
+            hint = "peer:spec:NAME, peer:instruction:NAME or peer:global; a name has letters, digits, - and _"
+            raise errors.InvalidName(f"{text!r} cannot stand for the prefix {theirs!r}", hint=hint)
+        found[theirs] = ours
+    return found
 
 
 def _import(workspace: Any, entries: Entries, dry_run: bool, skip_bad: bool) -> ImportReport:

@@ -9,6 +9,8 @@ commands.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -18,7 +20,7 @@ from holdfast.domains.cycles.merge import digest
 from holdfast.domains.cycles.rules import Key
 from holdfast.interchange.peer import Reading, read
 from holdfast.interchange.peer.locations import Contents, Entry, Location, Revision
-from holdfast.interchange.peer.words import by_name
+from holdfast.interchange.peer.words import by_name, renamed
 
 Entries = dict[str, str | bytes]
 
@@ -60,18 +62,38 @@ class View(msgspec.Struct, frozen=True):
         return None
 
 
-def look(location: Location) -> View:
-    """Read a location; what cannot be read is recovered from the history that the location keeps."""
-    found = location.read()
+def look(location: Location, prefixes: Mapping[str, str] = MappingProxyType({})) -> View:
+    """Read a location; what cannot be read is recovered from the history that the location keeps.
+
+    `prefixes` maps prefixes there to ours: such entries get our keys.
+    """
+    there = location.read()
+    found = _with_our_prefixes(there, prefixes) if prefixes else there
     reading = read(entries_of(found))
     recovered, warnings = set[str](), [(name, f"{why}; skipped") for name, why in sorted(found.unread.items())]
     for name, why in reading.problems:
-        if name in found and by_name(name) is not None and (older := _sound(location, name)) is not None:
+        if name in there and by_name(name) is not None and (older := _sound(location, name)) is not None:
             recovered.add(name)
             present = found[name].revision
             warnings.append((name, f"revision {present} cannot be read, so revision {older.revision} counts: {why}"))
             found[name] = Entry(older.value, present)
     return View(found, read(entries_of(found)) if recovered else reading, recovered, warnings)
+
+
+def _with_our_prefixes(there: Contents, prefixes: Mapping[str, str]) -> Contents:
+    """The entries under our keys. Raises Invalid if two of them become one."""
+    found = Contents()
+    found.deleted, found.unread = there.deleted, there.unread
+    for name, entry in there.items():
+        new, value = renamed(name, _text(entry.value), prefixes)
+        if new != name:
+            with suppress(msgspec.DecodeError, UnicodeError, RecursionError):  # what is not JSON names nothing
+                value = msgspec.json.encode(renamed(name, msgspec.json.decode(entry.value), prefixes)[1])
+        if new in found:
+            hint = "give each prefix a name of its own"
+            raise errors.Invalid(f"two entries would be {new}; one of them is {name}", hint=hint)
+        found[new] = Entry(value if isinstance(value, bytes) else value.encode(), entry.revision)
+    return found
 
 
 def _sound(location: Location, name: str) -> Entry | None:

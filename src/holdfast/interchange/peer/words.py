@@ -7,6 +7,7 @@ perhaps after other words, as in a file name, or after the `events` of the audit
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -126,6 +127,36 @@ def by_name(text: str) -> Source | None:
         if find(f"{prefix}:cycle:{match[4]}") is not None:
             return Source("fragment" if match[5] else "cycle", prefix, int(match[4]), match[5] or "")
     return None
+
+
+def renamed(name: str, value: Any, prefixes: Mapping[str, str]) -> tuple[str, Any]:
+    """An entry of other prefixes as one of ours: its key, and where its content names itself.
+
+    `prefixes` maps a prefix there, with dots or colons, to one of ours. A prefix counts where it begins a key, is
+    followed by the rest of one, and no longer one fits.
+    """
+    for theirs in sorted(prefixes, key=len, reverse=True):
+        found = _renamed(name, theirs, prefixes[theirs])
+        if found is not None:
+            return found, _renamed_within(value, theirs, prefixes[theirs])
+    return name, value
+
+
+def _renamed(text: str, theirs: str, ours: str) -> str | None:
+    same = re.sub(r"[.:]", "[.:]", re.escape(theirs).replace(r"\.", "."))
+    match = re.fullmatch(rf"(?:.*/)?{same}(?:[.:]((?:cycle|meta)\b.*))?", text, re.DOTALL)
+    return None if match is None else f"{ours}:{match[1]}" if match[1] else ours
+
+
+def _renamed_within(value: Any, theirs: str, ours: str) -> Any:
+    if not isinstance(value, dict):
+        return value
+    named = {name: _renamed(value[name], theirs, ours) for name in _NAMES if isinstance(value.get(name), str)}
+    inner = {"metadata": _renamed_within(value["metadata"], theirs, ours)} if "metadata" in value else {}
+    return {**value, **{name: new for name, new in named.items() if new is not None}, **inner}
+
+
+_NAMES: Final = ("cycle_id", "key_prefix")
 
 
 def by_content(value: Any) -> Source | None:

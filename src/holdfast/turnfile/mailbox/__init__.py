@@ -4,22 +4,39 @@ Pure. `parse` accepts any text and loses no byte: `parse(text).text` is the text
 replacements; everything else stays as it was written. A heading ends a card only if it names a section of the mailbox,
 because messages may contain whole documents.
 
-Below are `markdown` and `cards` (three dialects); above are `projection` (the tables and MAILBOX.json), `draft` (new
-cards) and `steps` (legal steps of a message). Called by those, and by all that reads or writes mail.
+Below are `markdown`, `content` (the text of a card, in three dialects) and `cards`; above are `projection` (the tables
+and MAILBOX.json), `draft` (new cards) and `steps` (legal steps of a message). Called by those, and by all that reads or
+writes mail.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from holdfast import errors
-from holdfast.turnfile.mailbox.cards import Card, Dialect, Field, any_field, cards_in, field_text, order_of
-from holdfast.turnfile.mailbox.markdown import Edit, Line, Table, apply, lines_of, newline_of, row_text, table_in
+from holdfast.turnfile.mailbox.cards import Card, cards_in, fold, may_have_cards, order_of
+from holdfast.turnfile.mailbox.content import Dialect, Field, any_field, field_text
+from holdfast.turnfile.mailbox.markdown import (
+    Edit,
+    Line,
+    Spans,
+    Table,
+    apply,
+    hidden_spans,
+    is_hidden,
+    line_at,
+    lines_between,
+    lines_of,
+    newline_of,
+    row_text,
+    table_in,
+)
 
 _SECTIONS: Final = {
     "snapshot": re.compile(r"##[ \t]+Inbox (?:Snapshot|Status)\b.*", re.IGNORECASE),
@@ -30,24 +47,21 @@ _SECTIONS: Final = {
 }
 
 
+_BODY: Final = re.compile(r"^(?:###? |---|Message ID:)", re.MULTILINE)  # what ends the metadata
+
+
 class Section(msgspec.Struct, frozen=True):
-    """A section: its heading and the lines below, up to the next one."""
+    """A section: its heading, where the line after its last non-blank line starts, and where the next one starts."""
 
     heading: Line
-    lines: tuple[Line, ...]
-
-    @property
-    def end(self) -> int:
-        """Where the line after its last non-blank line starts."""
-        full = [line for line in self.lines if not line.blank]
-        return full[-1].after if full else self.heading.after
+    end: int
+    stop: int
 
 
-class Mailbox(msgspec.Struct, frozen=True):
+class Mailbox(msgspec.Struct, frozen=True, dict=True):
     """A parsed MAILBOX.md."""
 
     text: str
-    lines: tuple[Line, ...]
     metadata: tuple[Field, ...]
     sections: dict[str, Section]
     snapshot: Table | None
@@ -56,6 +70,18 @@ class Mailbox(msgspec.Struct, frozen=True):
     cards: tuple[Card, ...]
     outside: tuple[Card, ...] = ()  # cards in other sections than that for cards
     repeated: tuple[Line, ...] = ()  # headings of sections that come a second time
+
+    @functools.cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """All lines of the file."""
+        return tuple(lines_of(self.text))
+
+    @functools.cached_property
+    def people(self) -> dict[str, str]:
+        """How names are spelled, by folded name: as in the snapshot, else as in the first card."""
+        rows = [self.snapshot.value(row, "agent") for row in self.snapshot.rows] if self.snapshot else []
+        people = [one for card in reversed(self.cards) for one in (card.sender, *card.receivers)]
+        return {fold(one): one for one in (*people, *reversed(rows))}
 
     @property
     def newline(self) -> str:
@@ -102,35 +128,38 @@ class Mailbox(msgspec.Struct, frozen=True):
         return parse(apply(self.text, edits))
 
 
-@functools.lru_cache(maxsize=4)  # a transaction parses the same texts several times
+@functools.lru_cache(maxsize=8)  # a transaction parses the same texts several times
 def parse(text: str) -> Mailbox:
     """Parse a mailbox; accepts any text."""
-    lines = lines_of(text)
-    places, repeated = _places(lines)
-    ends = [*(at for at, _ in places[1:]), len(lines)]
+    hidden = hidden_spans(text)
+    found, repeated = _places(text, hidden)
+    stops = [*(heading.start for _, heading in found[1:]), len(text)]
     sections = {
-        key: Section(lines[at], tuple(lines[at + 1 : end])) for (at, key), end in zip(places, ends, strict=False)
+        key: Section(heading, _end(text, heading.after, stop), stop)
+        for (key, heading), stop in zip(found, stops, strict=False)
     }
     outside: list[Card] = []
     if "active" in sections:
-        cards, first = cards_in(sections["active"].lines), len(text)
-        head = lines[: places[0][0]]
-        others = [section.lines for key, section in sections.items() if key != "active"]
-        outside = [card for part in (head, *others) for card in cards_in(_below_table(part)) if card.fields]
-        inside = range(sections["active"].heading.start, sections["active"].end)
-        repeated = [line for line in repeated if line.start not in inside]  # a message may quote a mailbox
+        active = sections["active"]
+        cards, first = cards_in(text, active.heading.after, active.stop), len(text)
+        parts = [(0, found[0][1].start)]
+        parts += [(one.heading.after, one.stop) for key, one in sections.items() if key != "active"]
+        outside = [card for part in parts for card in _below_table(text, *part) if card.content.said]
+        repeated = [line for line in repeated if line.start not in range(active.heading.start, active.end)]
     else:  # v0: cards anywhere above the closed summary, and the tables before the cards
-        cards = cards_in(lines[: sections["closed"].heading.number - 1] if "closed" in sections else lines)
+        cards = cards_in(text, 0, sections["closed"].heading.start if "closed" in sections else len(text))
         first = cards[0].start if cards else len(text)
         repeated = []
     tables: dict[str, Table | None] = {}
     for key in ("snapshot", "queue", "closed"):
-        below = sections[key].lines if key in sections else ()
-        tables[key] = table_in([line for line in below if line.start < first or key == "closed"])
+        tables[key] = None
+        if key in sections:
+            heading, stop = sections[key].heading, sections[key].stop
+            table = _table_of(text[heading.after : stop if key == "closed" else min(stop, first)])
+            tables[key] = table and table.moved(heading.after, heading.number)
     return Mailbox(
         text,
-        tuple(lines),
-        tuple(_metadata(lines)),
+        tuple(_metadata(text, hidden)),
         sections,
         **tables,
         cards=tuple(cards),
@@ -139,52 +168,75 @@ def parse(text: str) -> Mailbox:
     )
 
 
-def _below_table(lines: Sequence[Line]) -> Sequence[Line]:
-    """The lines after the first table, which would else belong to a card above it."""
-    table = table_in(lines)
-    return lines if table is None else [line for line in lines if line.start >= table.end]
+def _end(text: str, start: int, stop: int) -> int:
+    """Where the line after the last non-blank line of a part starts; its start if all is blank."""
+    full = len(text[start:stop].rstrip())
+    end = text.find("\n", start + full, stop) + 1
+    return start if not full else end or stop
 
 
-def _places(lines: Sequence[Line]) -> tuple[list[tuple[int, str]], list[Line]]:
-    """Where sections start, and the headings that do not count.
+@functools.lru_cache(maxsize=16)  # a new card changes few tables
+def _table_of(text: str) -> Table | None:
+    return table_in(lines_of(text))
+
+
+def _below_table(text: str, start: int, stop: int) -> list[Card]:
+    """The cards after the first table of a part, which would else belong to a card above it."""
+    if not may_have_cards(text, start, stop):
+        return []
+    table = _table_of(text[start:stop])
+    return cards_in(text, start if table is None else start + table.end, stop)
+
+
+def _places(text: str, hidden: Spans) -> tuple[list[tuple[str, Line]], list[Line]]:
+    """The headings of sections in order, with their keys; and the headings that do not count.
 
     Of duplicate sections the first counts, of closed summaries the last.
     """
-    found: dict[str, int] = {}
+    found: dict[str, Line] = {}
     repeated = []
-    for at, line in enumerate(lines):
-        if line.hidden or not line.text.startswith("## "):
+    number, done = 1, 0
+    for start in _headings(text):
+        number, done = number + text.count("\n", done, start), start
+        if is_hidden(hidden, start):
             continue
+        line = line_at(text, start, number)
         key = next((key for key, heading in _SECTIONS.items() if heading.fullmatch(line.text)), None)
         if key == "closed" or (key and key not in found):
             if key in found:
-                repeated.append(lines[found[key]])
-            found[key] = at
+                repeated.append(found[key])
+            found[key] = line
         elif key:
             repeated.append(line)
-    return sorted((at, key) for key, at in found.items()), repeated
+    return sorted(found.items(), key=lambda item: item[1].start), repeated
 
 
-def _metadata(lines: Sequence[Line]) -> list[Field]:
-    found = []
-    for line in lines:
-        if line.text.startswith(("## ", "### ", "---", "Message ID:")):
-            break
-        field = any_field(line)
-        if field is not None:
-            found.append(field)
-    return found
+def _headings(text: str) -> Iterator[int]:
+    """Where lines that begin with `## ` start."""
+    if text.startswith("## "):
+        yield 0
+    at = text.find("\n## ")
+    while at >= 0:
+        yield at + 1
+        at = text.find("\n## ", at + 1)
+
+
+def _metadata(text: str, hidden: Spans) -> list[Field]:
+    first = _BODY.search(text)
+    lines = lines_between(text, 0, first.start() if first else len(text), hidden)
+    return [field for line in lines if (field := any_field(line)) is not None]
 
 
 def insert_card(box: Mailbox, id: str, text: str) -> Edit:
     """Insert a card (its lines, each with its newline) in the order of ids. Raises Invalid without a section for it."""
     rule = "---" + 2 * box.newline if _ruled(box) else ""
+    order = order_of(id)
     if box.rising:
-        later = [card for card in box.cards if card.order <= order_of(id)]
+        later = [card for card in box.cards if card.order <= order]
         if later:
             return _at(box, later[-1].end, box.newline + rule + text)
     for card in box.cards:
-        if box.rising or card.order <= order_of(id):
+        if box.rising or card.order <= order:
             return Edit(card.start, card.start, text + box.newline + rule)
     if box.cards:
         return _at(box, box.cards[-1].end, box.newline + rule + text)
@@ -200,12 +252,7 @@ def remove_card(box: Mailbox, card: Card) -> Edit:
     after = box.cards[place + 1] if place + 1 < len(box.cards) else None
     if after is not None and not box.text[card.end : after.start].replace("---", "").strip():
         return Edit(card.start, after.start, "")
-    start = card.start
-    for line in reversed(box.lines[: card.line - 1]):
-        if not line.blank and not line.rule:
-            break
-        start = line.start
-    return Edit(start, card.end, "")
+    return Edit(_gap_before(box.text, card.start), card.end, "")
 
 
 def set_field(box: Mailbox, card: Card, key: str, label: str, value: str) -> list[Edit]:
@@ -242,14 +289,25 @@ def insert_row(box: Mailbox, table: Table, place: int, values: Sequence[str]) ->
     return _at(box, at, row_text(values) + box.newline)
 
 
+def _gap_before(text: str, start: int) -> int:
+    """Where the blank lines and rules above a line start."""
+    while start:
+        above = text.rfind("\n", 0, start - 1) + 1
+        line = text[above:start].rstrip()
+        if line and line != "---":
+            break
+        start = above
+    return start
+
+
 def _ruled(box: Mailbox) -> bool:
     """Whether rules separate the cards; in a file without cards, yes."""
     if not box.cards:
         return True
-    first, last = box.cards[0].line - 1, box.cards[-1].line
-    inside = {line.number for card in box.cards for line in card.lines}
-    start = max(0, first - 3)
-    return any(line.rule and line.number not in inside for line in box.lines[start:last])
+    first = box.cards[0].start
+    gaps = ((one.end, other.start) for one, other in itertools.pairwise(box.cards))
+    above = [(_gap_before(box.text, first), first)]
+    return any("---" in box.text[start:end] for start, end in itertools.chain(above, gaps))
 
 
 def _at(box: Mailbox, place: int, new: str) -> Edit:

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, get_args
 
 import msgspec
 
 from holdfast import errors
 from holdfast.turnfile.mailbox import Mailbox, insert_card, parse
-from holdfast.turnfile.mailbox.cards import DECISIONS, Card, Dialect, Payload, cards_in, field_text, fold, numbers_of
-from holdfast.turnfile.mailbox.markdown import key_of, lines_of, unclosed
+from holdfast.turnfile.mailbox.cards import DECISIONS, ID, Card, fold, ids_in, numbers_of
+from holdfast.turnfile.mailbox.content import Dialect, Payload, field_text
+from holdfast.turnfile.mailbox.markdown import key_of, unclosed, values_of
 from holdfast.turnfile.mailbox.projection import refresh
 from holdfast.turnfile.model import Priority, next_number
 
 MAINTAINER: Final = "Maintainer"
 MAX_LINE: Final = 500
+CLOSED_HEAD: Final = "# Closed messages"  # of a file of rows that left the closed summary
 # Line breaks of any kind, lone surrogates, and characters that change the direction of the text.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 TYPES: Final = ("notify", "request", "decision-required", "objection", "handoff-ready")
@@ -49,9 +51,17 @@ class Draft(msgspec.Struct, frozen=True):
 def next_id(date: str, text: str, *others: str) -> str:
     """The next id of a date (`2026-06-12`): the highest in use in the mailbox or a card of the others, plus one."""
     day = check_date(date).replace("-", "")
-    archived = (card.id for other in others for card in cards_in(lines_of(other)))
+    archived = (id for other in others if f"MSG-{day}-" in other for id in _used_ids(other))
     taken = numbers_of([*parse(text).ids, *archived]).get(day, ())
     return f"MSG-{day}-{next_number(taken):03d}"
+
+
+def _used_ids(text: str) -> Iterator[str]:
+    """The ids of an archive: of cards, or of rows of the closed summary."""
+    if not text.startswith(CLOSED_HEAD):
+        return ids_in(text)
+    rows = (values_of(line) for line in text.splitlines() if line.startswith("|"))
+    return (value for values in rows for value in values if ID.fullmatch(value))
 
 
 def compose(
@@ -72,9 +82,9 @@ def compose(
     wanted = [(key_of(label), value) for label, value in fields]
     if (
         card is None
-        or [(field.key, field.value) for field in card.fields] != wanted
+        or [(key, value) for key, _, value in card.content.said] != wanted
         or card.body != draft.body
-        or [block.key for block in card.blocks if block.key != "body"]
+        or [block.key for block in card.content.blocks if block.key != "body"]
         or not others_unchanged(box, after, id)
     ):
         raise errors.InvalidValue(
@@ -87,11 +97,17 @@ def compose(
 
 def others_unchanged(before: Mailbox, after: Mailbox, id: str) -> bool:
     """Whether all other cards, and all sections, are unchanged."""
+    one, other = ([card for card in box.cards if card.id != id] for box in (before, after))
+    return (
+        len(one) == len(other)
+        and all(same_card(old, new) for old, new in zip(one, other, strict=True))
+        and before.sections.keys() <= after.sections.keys()
+    )
 
-    def rest(box: Mailbox) -> list[tuple[str, str]]:
-        return [(card.id, box.text[card.start : card.end].rstrip()) for card in box.cards if card.id != id]
 
-    return rest(before) == rest(after) and before.sections.keys() <= after.sections.keys()
+def same_card(one: Card, other: Card) -> bool:
+    """Whether two cards have the same text; the line break of the last line does not count."""
+    return one.content is other.content or one.content.text.rstrip() == other.content.text.rstrip()
 
 
 def check_date(date: str) -> str:
@@ -122,10 +138,7 @@ def agent_name(name: str, what: str) -> str:
 
 def spelled(box: Mailbox, name: str, maintainers: Sequence[str] = ()) -> str:
     """A name as the mailbox spells it; a maintainer's name as the mailbox names the maintainer."""
-    rows = [box.snapshot.value(row, "agent") for row in box.snapshot.rows] if box.snapshot else []
-    people = [one for card in reversed(box.cards) for one in (card.sender, *card.receivers)]
-    known = {fold(one): one for one in (*people, *reversed(rows))}
-    names = [fold(name)]
+    known, names = box.people, [fold(name)]
     aliases = [fold(MAINTAINER), *(fold(one) for one in maintainers)]
     if fold(name) in aliases:
         names += aliases
@@ -146,7 +159,7 @@ def _checked(box: Mailbox, draft: Draft, maintainers: Sequence[str]) -> Draft:
     body = draft.body.replace("\r\n", "\n").replace("\r", "\n").strip("\n").rstrip()
     if _CONTROL.search(body.replace("\n", "").replace("\t", "")):
         raise errors.InvalidValue("the body has control characters", hint="use text and line breaks only")
-    if opened := unclosed(lines_of(body)):
+    if opened := unclosed(body):
         message = f"line {opened[0].number} of the body opens a code fence or comment and never closes it"
         raise errors.InvalidValue(message, hint="close it in the body, or it would hide the rest of the mailbox")
     return msgspec.structs.replace(

@@ -8,6 +8,8 @@ hides nothing, so that one slip in a message cannot hide the rest of the file. C
 
 from __future__ import annotations
 
+import bisect
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -59,10 +61,20 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A row of a table, which is one line of the file."""
+    """A row of a table, which is one line of the file, and the texts of its cells."""
 
     line: Line
-    cells: tuple[Cell, ...]
+    values: tuple[str, ...]
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Its cells with their spans, for an edit."""
+        return cells_of(self.line)
+
+
+def moved(line: Line, by: int, lines: int) -> Line:
+    """A line of a part of a text as a line of the whole."""
+    return Line(line.number + lines, line.start + by, line.end + by, line.after + by, line.text, line.hidden)
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -77,17 +89,24 @@ class Table(msgspec.Struct, frozen=True):
         """Where the line after the table starts."""
         return self.rows[-1].line.after if self.rows else self.ruler.after
 
+    def moved(self, by: int, lines: int) -> Table:
+        """The table of a part of a text as one of the whole."""
+        rows = tuple([Row(moved(row.line, by, lines), row.values) for row in self.rows])
+        return Table(self.columns, moved(self.ruler, by, lines), rows)
+
     def cell(self, row: Row, column: str) -> Cell | None:
         """The row's cell in that column, or None."""
-        place = self.columns.index(column) if column in self.columns else len(row.cells)
-        return row.cells[place] if place < len(row.cells) else None
+        cells = row.cells
+        place = self.columns.index(column) if column in self.columns else len(cells)
+        return cells[place] if place < len(cells) else None
 
     def value(self, row: Row, column: str) -> str:
         """The text of the row's cell in that column, or an empty string."""
-        cell = self.cell(row, column)
-        return cell.text if cell else ""
+        place = self.columns.index(column) if column in self.columns else len(row.values)
+        return row.values[place] if place < len(row.values) else ""
 
 
+@functools.lru_cache(maxsize=512)
 def key_of(head: str) -> str:
     """The name of a field or column as a key: `From -> To` is `from_to`."""
     return _NO_WORD.sub("_", head.lower()).strip("_")
@@ -111,19 +130,39 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
     return "".join((*parts, text[done:]))
 
 
+Spans = Sequence[tuple[int, int]]
+"""Parts of a text, in order: where each starts, and where the line after it starts."""
+
+
 def lines_of(text: str) -> list[Line]:
     """The lines of a text; those inside a fence or comment are marked hidden."""
+    return lines_between(text, 0, len(text), hidden_spans(text))
+
+
+def lines_between(text: str, start: int, stop: int, hidden: Spans, number: int = 1) -> list[Line]:
+    """The lines of a part of a text, whose first line has that number; `hidden` are the hidden parts of the text."""
     lines: list[Line] = []
-    start = 0
-    while start < len(text):
-        stop = text.find("\n", start)
-        after = len(text) if stop < 0 else stop + 1
-        end = after if stop < 0 else stop
-        if end > start and text[end - 1] == "\r":
-            end -= 1
-        lines.append(Line(len(lines) + 1, start, end, after, text[start:end]))
-        start = after
-    return _hide(lines)
+    while start < stop:
+        line = line_at(text, start, number, bool(hidden) and is_hidden(hidden, start))
+        lines.append(line)
+        start, number = line.after, number + 1
+    return lines
+
+
+def line_at(text: str, start: int, number: int, hidden: bool = False) -> Line:
+    """The line that starts there."""
+    stop = text.find("\n", start)
+    after = len(text) if stop < 0 else stop + 1
+    end = after if stop < 0 else stop
+    if end > start and text[end - 1] == "\r":
+        end -= 1
+    return Line(number, start, end, after, text[start:end], hidden)
+
+
+def is_hidden(spans: Spans, at: int) -> bool:
+    """Whether a place lies in one of the spans."""
+    place = bisect.bisect_right(spans, at, key=lambda span: span[0]) - 1
+    return place >= 0 and at < spans[place][1]
 
 
 def sections_of(lines: Sequence[Line], mark: str) -> Iterator[Sequence[Line]]:
@@ -133,8 +172,44 @@ def sections_of(lines: Sequence[Line], mark: str) -> Iterator[Sequence[Line]]:
         yield lines[at:end]
 
 
-def _hide(lines: list[Line]) -> list[Line]:
-    """Mark hidden lines in one pass; a mark once found unclosed is not searched for again."""
+def marks_in(text: str) -> list[Line]:
+    """The lines that may open or close a fence or comment. No other line matters for what is hidden."""
+    if not any(mark in text for mark in _OPENING):
+        return []
+    starts = {start for mark in (*_OPENING, "-->") for start in _lines_with(text, mark)}
+    marks: list[Line] = []
+    number, done = 1, 0
+    for start in sorted(starts):
+        number, done = number + text.count("\n", done, start), start
+        line = line_at(text, start, number)
+        if "-->" in line.text or line.text.strip().startswith(_OPENING):
+            marks.append(line)
+    return marks
+
+
+_OPENING: Final = ("```", "~~~", "<!--")
+
+
+def _lines_with(text: str, part: str) -> Iterator[int]:
+    """Where the lines start that contain a part; each is searched once."""
+    at = text.find(part)
+    while at >= 0:
+        yield text.rfind("\n", 0, at) + 1
+        end = text.find("\n", at)
+        at = text.find(part, end) if end >= 0 else -1
+
+
+def hidden_spans(text: str) -> list[tuple[int, int]]:
+    """The fences and comments of a text, with the lines that open and close them."""
+    marks = marks_in(text)
+    return [(marks[first].start, marks[last].after) for first, last in _pairs(marks)]
+
+
+def _pairs(lines: Sequence[Line]) -> Iterator[tuple[int, int]]:
+    """The indexes of lines that open and close a fence or comment.
+
+    One pass: a mark once found unclosed is not searched for again.
+    """
     unclosed = {"`": 1 << 30, "~": 1 << 30, "<": 1}
     at = 0
     while at < len(lines):
@@ -148,10 +223,9 @@ def _hide(lines: list[Line]) -> list[Line]:
             if last is None:
                 unclosed[mark[0]] = len(mark)
         if last is not None:
-            lines[at : last + 1] = [line._replace(hidden=True) for line in lines[at : last + 1]]
+            yield at, last
             at = last
         at += 1
-    return lines
 
 
 def _fence(text: str) -> str:
@@ -165,9 +239,11 @@ def _closes(text: str, mark: str) -> bool:
     return len(text) >= len(mark) and text == mark[0] * len(text)
 
 
-def unclosed(lines: Sequence[Line]) -> list[Line]:
+def unclosed(text: str) -> list[Line]:
     """Lines that open a fence or comment that is never closed."""
-    found = (line for line in lines if not line.hidden)
+    marks = marks_in(text)
+    hidden = {n for first, last in _pairs(marks) for n in range(first, last + 1)}
+    found = (line for n, line in enumerate(marks) if n not in hidden)
     return [line for line in found if line.text.startswith("<!--") or _fence(line.text)]
 
 
@@ -183,13 +259,23 @@ def table_in(lines: Sequence[Line]) -> Table | None:
         for line in lines[place + 2 :]:
             if line.hidden or not _is_row(line):
                 break
-            rows.append(Row(line, cells_of(line)))
+            rows.append(Row(line, values_of(line.text)))
         return Table(tuple(key_of(cell.text) for cell in cells_of(head)), ruler, tuple(rows))
     return None
 
 
 def _is_row(line: Line) -> bool:
     return line.text.lstrip().startswith("|")
+
+
+def values_of(text: str) -> tuple[str, ...]:
+    """The texts of a row's cells."""
+    if "\\" in text:
+        return tuple(cell.text for cell in cells_of(Line(1, 0, len(text), len(text), text)))
+    parts = text.split("|")
+    if len(parts) > 1 and not parts[-1].strip():  # the last pipe is optional
+        parts.pop()
+    return tuple([part.strip() for part in parts[1:]])
 
 
 def cells_of(line: Line) -> tuple[Cell, ...]:

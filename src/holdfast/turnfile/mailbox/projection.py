@@ -8,13 +8,15 @@ by content, not by time or folder. Called by `draft`, `steps`, `invariants`, `ma
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.turnfile.mailbox import Mailbox, insert_row, parse
-from holdfast.turnfile.mailbox.cards import ARROW, OPEN, Card, fold, order_of, status_word
+from holdfast.turnfile.mailbox.cards import ALL, OPEN, Card, fold, order_of
+from holdfast.turnfile.mailbox.content import ARROW, Content, status_word
 from holdfast.turnfile.mailbox.markdown import Edit, Row, Table, fill, row_text
 
 NOTHING: Final = ("none", "", "-", "—", "n/a")
@@ -31,14 +33,21 @@ class Inbox(msgspec.Struct, frozen=True):
 
 def inboxes(cards: Iterable[Card], everyone: Sequence[str] = ()) -> dict[str, Inbox]:
     """The unread messages of each agent, by folded name, in the order of the cards; `everyone` is whom `all` means."""
-    found: dict[str, Inbox] = {}
+    unread: dict[str, list[tuple[str, Card]]] = {}
     for card in cards:
-        states = card.states(everyone) if is_open(card) else {}
-        for name in (name for name, state in states.items() if state == "unread"):
-            before = found.get(fold(name), Inbox(name, 0, card))
-            oldest = min(before.oldest, card, key=lambda card: card.order)
-            found[fold(name)] = Inbox(before.agent, before.unread + 1, oldest)
-    return found
+        status, receivers = card.content.status, card.content.receivers
+        if status not in OPEN:
+            continue
+        if len(receivers) == 1 and fold(receivers[0]) not in ALL:
+            names: Sequence[str] = receivers if status == "unread" else ()
+        else:
+            names = tuple(name for name, state in card.states(everyone).items() if state == "unread")
+        for name in names:
+            unread.setdefault(fold(name), []).append((name, card))
+    return {
+        folded: Inbox(found[0][0], len(found), min((card for _, card in found), key=lambda card: card.order))
+        for folded, found in unread.items()
+    }
 
 
 def is_open(card: Card) -> bool:
@@ -49,9 +58,23 @@ def is_open(card: Card) -> bool:
 def column(card: Card, name: str) -> str:
     """A card's value in a column of the queue; empty if the card has none."""
     name = ALIASES.get(name, name)
-    route = f"{card.sender} -> {card.receiver}"
-    known = {"id": card.id, "from_to": route, "from": card.sender, "to": card.receiver, "status": card.status}
-    return known[name] if name in known else card.get(name)
+    if name == "id":
+        return card.id
+    return _column(card.content, name)
+
+
+def is_as_written(table: Table, row: Row, card: Card) -> bool:
+    """Whether a row says of a card what we write."""
+    return row.values == tuple([column(card, name) or "none" for name in table.columns])
+
+
+def _column(content: Content, name: str) -> str:
+    sender, receiver = content.route
+    if name == "from_to":
+        return f"{sender} -> {receiver}"
+    if name in ("from", "to"):
+        return sender if name == "from" else receiver
+    return content.status if name == "status" else content.values.get(name, "")
 
 
 def same_value(name: str, one: str, other: str) -> bool:
@@ -112,7 +135,7 @@ def with_table(box: Mailbox, key: str) -> Mailbox:
 
 
 def _same_cards(one: Mailbox, other: Mailbox) -> bool:
-    texts = ([box.text[card.start : card.end].rstrip() for card in box.cards] for box in (one, other))
+    texts = ([card.content.text.rstrip() for card in box.cards] for box in (one, other))
     return next(texts) == next(texts)
 
 
@@ -167,6 +190,8 @@ def _queue(box: Mailbox) -> list[Edit]:
         if card is None:
             edits.append(Edit(row.line.start, row.line.after, ""))
             continue
+        if is_as_written(table, row, card):
+            continue
         said = {name: column(card, name) for name in table.columns}
         was = {name: table.value(row, name) for name in said}
         if not drifted("subject", was.get("subject", ""), card.get("subject")):
@@ -192,40 +217,107 @@ def _change(table: Table, row: Row, wanted: dict[str, str]) -> list[Edit]:
 
 _METADATA: Final = ("date_initialized", "protocol", "last_format_migration", "full_history")
 _ROW: Final = ("id", "date", "from_to", "type", "priority", "due", "status", "subject", "final_status", "outcome")
+_FIXED: Final = {
+    "schema_id": "turnfile.mailbox",
+    "schema_version": "1.0.0",
+    "projection_kind": "mailbox",
+    "format_version": "mailbox-compact-v1",
+}
 _INCIDENTAL: Final = ("generated_at", "source_file", "output_file")
 
 
 def project(box: Mailbox) -> dict[str, Any]:
     """The contents of the projection, without time and source file."""
-    return {
-        "schema_id": "turnfile.mailbox",
-        "schema_version": "1.0.0",
-        "projection_kind": "mailbox",
-        "format_version": "mailbox-compact-v1",
-        "metadata": _metadata(box),
-        "inbox_snapshot": [_inbox(box.snapshot, row) for row in box.snapshot.rows] if box.snapshot else [],
-        "open_queue": [_row(box.queue, row) for row in box.queue.rows] if box.queue else [],
-        "active_messages": [message(card) for card in box.cards],
-        "closed_summary": [_row(box.closed, row) for row in box.closed.rows] if box.closed else [],
-    }
+    return {key: msgspec.json.decode(_joined(value)) for key, value in _parts(box).items()}
 
 
 def render(mailbox_text: str, source_file: str, generated_at: str, previous: str | None = None) -> str:
     """The text of MAILBOX.json; `previous`, the old text, is returned if its content is the same."""
-    said = project(parse(mailbox_text))
-    if previous is not None:
-        old = _decode(previous)
-        if old is not None and old.get("source_file") == source_file and _essence(old) == said:
-            return previous
-    first = {key: said[key] for key in ("schema_id", "schema_version", "projection_kind")}
-    whole = {**first, "generated_at": generated_at, "source_file": source_file, **said}
-    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
+    parts = _parts(parse(mailbox_text))
+    old = _members(previous) if previous is not None else None
+    if previous is not None and old is not None and _same(old.get("source_file"), source_file) and _agree(old, parts):
+        return previous
+    head = {"generated_at": generated_at, "source_file": source_file}
+    first = {key: parts.pop(key) for key in ("schema_id", "schema_version", "projection_kind")}
+    whole = {**first, **{key: msgspec.json.encode(value) for key, value in head.items()}, **parts}
+    lines = (f'  "{key}": '.encode() + _joined(value) for key, value in whole.items())
+    return (b"{\n" + b",\n".join(lines) + b"\n}\n").decode()
 
 
 def is_stale(mailbox_text: str, projection_text: str) -> bool:
     """Whether a projection differs from its mailbox, or cannot be parsed."""
-    old = _decode(projection_text)
-    return old is None or _essence(old) != project(parse(mailbox_text))
+    old = _members(projection_text)
+    return old is None or not _agree(old, _parts(parse(mailbox_text)))
+
+
+def _parts(box: Mailbox) -> dict[str, bytes | list[bytes]]:
+    """The members of the projection as JSON, indented as they are written; what cards and rows say is kept."""
+    tables = {"inbox_snapshot": box.snapshot, "open_queue": box.queue, "closed_summary": box.closed}
+    found: dict[str, bytes | list[bytes]] = {}
+    for key, value in _FIXED.items():
+        found[key] = msgspec.json.encode(value)
+    found["metadata"] = _indented(_metadata(box), 2)
+    for key in ("inbox_snapshot", "open_queue", "active_messages", "closed_summary"):
+        table = tables.get(key)
+        if key == "active_messages":
+            found[key] = [_message_json(card.id, card.content) for card in box.cards]
+        else:
+            inbox = key == "inbox_snapshot"
+            found[key] = [_row_json(table.columns, row.values, inbox) for row in table.rows] if table else []
+    return found
+
+
+@functools.lru_cache(maxsize=20_000)
+def _message_json(id: str, content: Content) -> bytes:
+    return _indented(message(Card(id, 0, 1, content)), 4)
+
+
+@functools.lru_cache(maxsize=40_000)
+def _row_json(columns: tuple[str, ...], values: tuple[str, ...], inbox: bool) -> bytes:
+    return _indented((_inbox if inbox else _row)(columns, values), 4)
+
+
+def _indented(value: object, by: int) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).replace(b"\n", b"\n" + b" " * by)
+
+
+def _joined(value: bytes | list[bytes]) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return b"[\n    " + b",\n    ".join(value) + b"\n  ]" if value else b"[]"
+
+
+def _members(text: str) -> dict[str, msgspec.Raw] | None:
+    """The members of a projection, not decoded; None if it is not a JSON object."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def _agree(old: dict[str, msgspec.Raw], parts: dict[str, bytes | list[bytes]]) -> bool:
+    """Whether a projection says what a mailbox says, however it is formatted."""
+    if old.keys() - {*_INCIDENTAL} != parts.keys():
+        return False
+    try:
+        return all(_agrees(old[key], value) for key, value in parts.items())
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+
+
+def _agrees(raw: msgspec.Raw, value: bytes | list[bytes]) -> bool:
+    if isinstance(value, bytes):
+        return bytes(raw) == value or _decoded(raw) == _decoded(value)
+    items = msgspec.json.decode(raw, type=list[msgspec.Raw])
+    return len(items) == len(value) and all(map(_agrees, items, value))
+
+
+def _same(raw: msgspec.Raw | None, value: str) -> bool:
+    return raw is not None and _decoded(raw) == value
+
+
+def _decoded(raw: msgspec.Raw | bytes) -> Any:
+    return msgspec.json.decode(raw)
 
 
 def only_there(mailbox_text: str, projection_text: str) -> int:
@@ -237,8 +329,9 @@ def only_there(mailbox_text: str, projection_text: str) -> int:
 
 def message(card: Card) -> dict[str, Any]:
     """A message as data."""
-    fields = {field.key: field.value for field in card.fields if field.dialect != "bold" and field.key != "message_id"}
-    fields |= {field.key: field.value for field in card.fields if field.dialect == "bold"}
+    said = card.content.said
+    fields = {key: value for key, dialect, value in said if dialect != "bold" and key != "message_id"}
+    fields |= {key: value for key, dialect, value in said if dialect == "bold"}
     fields |= {"from": card.sender, "to": card.receiver}
     return {
         "id": card.id,
@@ -253,6 +346,13 @@ def message(card: Card) -> dict[str, Any]:
     }
 
 
+def closed_row(box: Mailbox, id: str) -> dict[str, str] | None:
+    """The row of a message in the closed summary as data, or None."""
+    rows = box.closed.rows if box.closed else ()
+    found = (_row(box.closed.columns, row.values) for row in rows if box.closed and box.closed.value(row, "id") == id)
+    return next(found, None)
+
+
 def _metadata(box: Mailbox) -> dict[str, str | None]:
     said: dict[str, str | None] = dict.fromkeys(_METADATA)
     for field in box.metadata:
@@ -261,16 +361,21 @@ def _metadata(box: Mailbox) -> dict[str, str | None]:
     return said
 
 
-def _inbox(table: Table, row: Row) -> dict[str, Any]:
-    said: dict[str, Any] = {name: table.value(row, name) for name in table.columns}
+def _inbox(columns: tuple[str, ...], values: tuple[str, ...]) -> dict[str, Any]:
+    said: dict[str, Any] = dict.fromkeys(columns, "") | _named(columns, values)
     unread = said.get("unread", "")
     if unread.isascii() and unread.isdigit() and len(unread) < 10:
         said["unread"] = int(unread)
     return said
 
 
-def _row(table: Table, row: Row) -> dict[str, str]:
-    return dict.fromkeys(_ROW, "") | {name: table.value(row, name) for name in table.columns}
+def _row(columns: tuple[str, ...], values: tuple[str, ...]) -> dict[str, str]:
+    return dict.fromkeys((*_ROW, *columns), "") | _named(columns, values)
+
+
+def _named(columns: tuple[str, ...], values: tuple[str, ...]) -> dict[str, str]:
+    """The values by their columns; of two columns with one name the first counts."""
+    return dict(reversed([*zip(columns, values, strict=False)]))
 
 
 def _decode(text: str) -> dict[str, Any] | None:
@@ -279,7 +384,3 @@ def _decode(text: str) -> dict[str, Any] | None:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return said if isinstance(said, dict) else None
-
-
-def _essence(said: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in said.items() if key not in _INCIDENTAL}

@@ -16,8 +16,9 @@ from typing import Final
 import msgspec
 
 from holdfast.turnfile.mailbox import Mailbox, insert_card, insert_row, parse, remove_card, set_field
-from holdfast.turnfile.mailbox.cards import ID, OPEN, TERMINAL, Card, cards_in, is_known, numbers_of, status_word
-from holdfast.turnfile.mailbox.markdown import Edit, Line, Table, fill, lines_of, row_text, table_in
+from holdfast.turnfile.mailbox.cards import ID, OPEN, TERMINAL, Card, ids_in, is_known, numbers_of
+from holdfast.turnfile.mailbox.content import status_word
+from holdfast.turnfile.mailbox.markdown import Edit, Line, Table, fill, row_text, table_in
 from holdfast.turnfile.mailbox.projection import column, refresh, with_table
 from holdfast.turnfile.mailbox.rules import CLOSED_COLUMNS, UNIQUE_FIELDS, has_rationale, needs_paraphrase
 from holdfast.turnfile.model import next_number
@@ -150,7 +151,7 @@ def _copies(work: _Repair) -> None:
 def _ids(work: _Repair) -> None:
     """Give each card an id of its own: of cards that share one, the oldest open card keeps it."""
     box = work.box
-    taken = numbers_of([*box.ids, *(card.id for card in cards_in(lines_of(work.archive)))])
+    taken = numbers_of([*box.ids, *ids_in(work.archive)])
     groups: dict[str, list[Card]] = {}
     for card in box.cards:
         groups.setdefault(card.id, []).append(card)

@@ -6,15 +6,26 @@ Pure: a parsed mailbox in, problems with line numbers out. `breaches` finds what
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from holdfast.turnfile.mailbox import Mailbox
-from holdfast.turnfile.mailbox.cards import DECISIONS, ID, OPEN, TERMINAL, Card, fold, is_known, numbers_of, status_word
+from holdfast.turnfile.mailbox.cards import DECISIONS, ID, OPEN, TERMINAL, Card, fold, is_known, numbers_of
+from holdfast.turnfile.mailbox.content import Content, status_word
 from holdfast.turnfile.mailbox.markdown import Row, Table, unclosed
-from holdfast.turnfile.mailbox.projection import ALIASES, NOTHING, Inbox, drifted, inboxes, is_open, same_value
+from holdfast.turnfile.mailbox.projection import (
+    ALIASES,
+    NOTHING,
+    Inbox,
+    drifted,
+    inboxes,
+    is_as_written,
+    is_open,
+    same_value,
+)
 from holdfast.turnfile.model import Level, next_number
 
 Breach = tuple[int, Level, str, str]
@@ -36,12 +47,14 @@ def breaches(box: Mailbox, everyone: Sequence[str] = ()) -> Iterator[Breach]:
     for heading in box.repeated:
         yield heading.number, "error", "section-twice", f"{heading.text.strip('# ')} is a section for the second time"
     yield from _ids(box)
+    names = tuple(everyone)
     for card in box.cards:
-        yield from _card(card, everyone)
+        if not _is_fine(card.content, names):
+            yield from _card(card, everyone)
     yield from _queue(box)
     yield from _snapshot(box, everyone)
     yield from _closed(box)
-    for line in unclosed(box.lines):
+    for line in unclosed(box.text):
         yield line.number, "warning", "fence-open", "this code fence or comment is never closed"
 
 
@@ -87,25 +100,31 @@ def _ids(box: Mailbox) -> Iterator[Breach]:
             yield card.line, "error", "id-closed", f"{card.id} is open, but is in the closed summary"
 
 
+@functools.lru_cache(maxsize=20_000)  # most cards of a mailbox are as they were
+def _is_fine(content: Content, everyone: tuple[str, ...]) -> bool:
+    """Whether a card has no problem of its own."""
+    return not any(_card(Card("", 0, 1, content), everyone))
+
+
 def _card(card: Card, everyone: Sequence[str]) -> Iterator[Breach]:
     for name, value in (("from", card.sender), ("to", card.receiver), ("status", card.status)):
         if not value:
             yield card.line, "error", "card-field", f"{card.id} has no {name}"
-    line = card.line_of("status")
     if card.status and card.status not in OPEN and card.status not in TERMINAL:
         message = f"{card.id} has status {card.status!r}; use {', '.join((*OPEN, 'closed'))}"
-        yield line, "error", "status-unknown", message
+        yield card.line_of("status"), "error", "status-unknown", message
     if card.status in TERMINAL and not has_rationale(card):
         repair = "move it to the closed summary, or add a line `Retained:` with the reason"
-        yield line, "error", "terminal-active", f"{card.id} is {card.status}: {repair}"
+        yield card.line_of("status"), "error", "terminal-active", f"{card.id} is {card.status}: {repair}"
     if is_known(card.status) and (least := card.least(everyone)) != card.status:
         late = ", ".join(name for name, state in card.states(everyone).items() if state == least)
-        yield line, "error", "status-receivers", f"{card.id} is {card.status}, but {least} for {late}"
+        yield card.line_of("status"), "error", "status-receivers", f"{card.id} is {card.status}, but {least} for {late}"
     disposition = status_word(card.get("disposition"))
     if disposition and disposition not in (*TERMINAL, *DECISIONS):
         message = f"{card.id} has disposition {disposition!r}; use {', '.join((*DECISIONS, *TERMINAL))}"
         yield card.line_of("disposition"), "warning", "disposition-unknown", message
-    for key in UNIQUE_FIELDS:
+    keys = [key for key, _, _ in card.content.said]
+    for key in UNIQUE_FIELDS if len(keys) > len(card.content.values) else ():
         values = {field.value.casefold(): field for field in card.fields if field.key == key and field.value}
         if len(values) > 1:
             where = list(values.values())[-1].line.number
@@ -122,7 +141,7 @@ def has_rationale(card: Card) -> bool:
 
 def needs_paraphrase(card: Card) -> bool:
     """Whether a card has a dense block and no paraphrase of it."""
-    if not any(_DENSE.match(line.text) for line in card.lines):
+    if "dense" not in card.content.text.lower() or not any(_DENSE.match(line.text) for line in card.lines):
         return False
     return not any("paraphrase" in line.text.lower() for line in card.lines if not line.hidden)
 
@@ -146,6 +165,8 @@ def _rows(box: Mailbox, table: Table, listed: set[str]) -> Iterator[Breach]:
         card = cards.get(id)
         if id in listed:
             yield line, "error", "queue-twice", f"{id} is in the queue twice"
+        elif card is not None and is_open(card) and is_as_written(table, row, card):
+            pass
         elif card is None:
             yield line, "error", "queue-orphan", f"{id or 'a row'} is in the queue, but has no card"
         elif card.status in TERMINAL:

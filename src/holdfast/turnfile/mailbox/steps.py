@@ -22,6 +22,8 @@ from holdfast.turnfile.mailbox.projection import column, refresh, with_table
 Operation = Literal["ack", "action", "block"]
 Disposition = Literal["closed", "resolved", "superseded", "withdrawn", "abandoned"]
 
+KEPT: Final = 200  # closed cards that stay, and rows of the closed summary
+
 # The receiver's steps: from which statuses, to which.
 STEPS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "ack": (("unread", "blocked"), "acknowledged"),
@@ -57,10 +59,12 @@ class Actor(msgspec.Struct, frozen=True):
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """A mailbox after a message was closed, and the removed card (empty if it was kept)."""
+    """A mailbox after a message was closed, and what left it: cards, and rows of the closed summary with their head."""
 
     text: str
-    card: str
+    cards: tuple[str, ...] = ()
+    head: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
 
 
 def step(text: str, id: str, operation: Operation, actor: Actor, note: str = "") -> str:
@@ -83,7 +87,10 @@ def step(text: str, id: str, operation: Operation, actor: Actor, note: str = "")
 def close(
     text: str, id: str, actor: Actor, note: str = "", disposition: Disposition = "closed", keep: str = ""
 ) -> Closed:
-    """Close a message: add a row to the closed summary and remove its card; with `keep` (a reason) the card stays."""
+    """Close a message: add a row to the closed summary and remove its card; with `keep` (a reason) the card stays.
+
+    What is closed and older than the newest 200 leaves too: kept cards, and rows of the closed summary.
+    """
     box = parse(text)
     card = box.card(id)
     _may_close(card, actor, disposition)
@@ -93,12 +100,35 @@ def close(
     if keep.strip():
         reason = one_line(keep, "reason to keep it")
         kept = marked.edited(set_field(marked, marked.card(id), "retained", "Retained", reason))
-        return Closed(refresh(_harmless(box, kept, id), actor.everyone).text, "")
-    card = marked.card(id)
-    left = marked.text[card.start : card.end]
-    after = with_table(marked.edited([remove_card(marked, card)]), "closed")
-    after = _harmless(box, after.edited([_closed_row(after, card, actor, note, disposition)]), id)
-    return Closed(refresh(after, actor.everyone).text, left)
+        return _without_old(_harmless(box, kept, id), (), actor)
+    after, left = _removed(marked, marked.card(id), actor, note, disposition)
+    return _without_old(_harmless(box, after, id), (left,), actor)
+
+
+def _removed(box: Mailbox, card: Card, actor: Actor, note: str, disposition: str) -> tuple[Mailbox, str]:
+    """The mailbox with a row of the closed summary in place of a card, and the text of the card."""
+    after = with_table(box.edited([remove_card(box, card)]), "closed")
+    return after.edited([_closed_row(after, card, actor, note, disposition)]), card.content.text
+
+
+def _without_old(box: Mailbox, cards: tuple[str, ...], actor: Actor) -> Closed:
+    """The mailbox with its tables refreshed, without what is closed beyond the newest; and what left it."""
+    terminal = sorted((card for card in box.cards if card.status in TERMINAL), key=lambda card: card.order)
+    for old in [card.id for card in terminal[:-KEPT]]:
+        card = next(card for card in box.cards if card.id == old and card.status in TERMINAL)
+        box, left = _removed(box, card, actor, f"archived: {card.get('retained') or 'it is old'}", card.status)
+        cards = (*cards, left)
+    head: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+    if (table := box.closed) is not None and len(table.rows) > KEPT:
+        old_rows = [row.line for row in table.rows[KEPT:]]
+        above = box.text.rfind("\n", 0, table.ruler.start - 1) + 1
+        head, rows = (
+            (box.text[above : table.ruler.start].rstrip(), table.ruler.text),
+            tuple(row.text for row in old_rows),
+        )
+        box = box.edited([Edit(old_rows[0].start, old_rows[-1].after, "")])
+    return Closed(refresh(box, actor.everyone).text, cards, head, rows)
 
 
 def reply(text: str, id: str, actor: Actor, draft: Draft, *others: str) -> tuple[str, str]:

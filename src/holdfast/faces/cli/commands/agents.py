@@ -7,21 +7,18 @@ and print in its format. Outside a workspace both are silent and allow everythin
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
-from holdfast import client_sessions, errors
-from holdfast.clock import SystemClock
+from holdfast import errors
 from holdfast.errors import Invalid
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
+from holdfast.faces.cli.commands import reminders
 from holdfast.faces.cli.output import printable, short
-from holdfast.filesystem import write_private
-from holdfast.types import Op
 
 _MOST: Final = 20
 _WIDE: Final = 70  # characters of a title or subject
@@ -103,7 +100,11 @@ _HOOK: Final = Argument("hook", choices=CLIENTS, of="CLIENT", help="called by th
 
 
 @command(
-    "prime", Argument("budget", "int", help="maximum number of bytes (2048)"), _HOOK, more="Silent outside a workspace."
+    "prime",
+    Argument("budget", "int", help="maximum number of bytes (2048)"),
+    _HOOK,
+    Argument("release", "flag", help="in the hook of a session's end: release what it holds"),
+    more="Silent outside a workspace.",
 )
 def prime(session: Session, given: dict[str, Any]) -> int:
     """Print what an agent must know: rules, its claims, its mail, ready tasks."""
@@ -112,10 +113,19 @@ def prime(session: Session, given: dict[str, Any]) -> int:
     if place is None or not place.exists:
         return 0 if hook is None else hook.answer("start", "")
     actor = session.actor
+    if actor is None and place.folder is None:
+        who = session.identify()
+        actor = who.actor if who.may_hold else None
     if hook is not None:
         actor = hook.begin(session, "prime")
         if hook.event == "prompt":
-            return hook.answer("prompt", _attend(session, actor, at_once=True))
+            return hook.answer("prompt", reminders.attend(session, actor, at_once=True))
+        if hook.event == "stop":
+            return hook.answer("stop", "" if hook.goes_on else reminders.recall(session, actor))
+        if hook.event == "end":
+            if given.get("release"):
+                reminders.release(session, actor)
+            return hook.answer("end", "")
 
     with session.open() as workspace:
         facts = gather(workspace, actor)
@@ -131,7 +141,7 @@ def prime(session: Session, given: dict[str, Any]) -> int:
 
 @command(
     "guard",
-    Argument("paths", "texts", word=True, rest=True, help="files, from the current folder"),
+    Argument("paths", "texts", word=True, rest=True, help="files, from the current folder", names="file"),
     Argument("staged", "flag", help="the files of the next git commit"),
     _HOOK,
     relayed=True,
@@ -160,7 +170,7 @@ def guard(session: Session, given: dict[str, Any]) -> int:
         from holdfast.hints import for_shell
 
         reasons = [f"{error.message} ({for_shell(error.hint, session.out.at)})" for error in refused]
-        return hook.answer("edit", "\n".join(reasons) or _attend(session, actor), blocked=bool(reasons))
+        return hook.answer("edit", "\n".join(reasons) or reminders.attend(session, actor), blocked=bool(reasons))
     for error in refused[:-1]:
         session.out.error(error)
     if refused:
@@ -206,87 +216,7 @@ def _staged(session: Session) -> list[str]:
     return [os.path.join(root, os.fsdecode(name)) for name in done.stdout.split(b"\0") if name]
 
 
-# --- what a session's hooks do besides -------------------------------------------------------------------------------
-
-FRESH: Final = 30.0  # seconds in which nothing is renewed again, and no edit asks for news
-_NEWS: Final = 400  # bytes
-
-
-class _Known(msgspec.Struct):
-    """What a session knows already: the claims it had, and the mail that was reported to it."""
-
-    claims: list[str] = []
-    mail: list[str] = []
-
-
-def _attend(session: Session, actor: str | None, at_once: bool = False) -> str:
-    """Renew what the session holds, in one commit, and return what is new for it; at most once in FRESH seconds.
-
-    With `at_once` the news are asked for anyway. Nothing that fails here stops an edit.
-    """
-    if actor is None:
-        return ""
-    folder = os.path.join(location.private_folder(session.place, session.environ), client_sessions.FOLDER)
-    path = os.path.join(folder, f".news.{actor.replace('/', '%2F')}")
-    fresh = os.path.exists(path) and SystemClock().wall() / 1e6 - os.stat(path).st_mtime < FRESH
-    if fresh and not at_once:
-        return ""
-    try:
-        with open(path, "rb") as file:
-            known = msgspec.json.decode(file.read(), type=_Known)
-    except (OSError, msgspec.DecodeError):
-        known = _Known()
-    try:
-        with session.open(writing=True) as workspace:
-            claims = list(workspace.tasks.list(claimed_by=actor, limit=_MOST))
-            if not fresh:
-                _renew(workspace, actor, claims)
-            lost = [task for id in known.claims if (task := _lost(workspace, id, actor)) is not None]
-            mail = [each for each in workspace.mail.inbox(actor, unread=True, limit=_MOST) if each.id not in known.mail]
-    except errors.HoldfastError as error:
-        return f"holdfast: your claims were not renewed: {error.message}"
-    told = _Known([task.id for task in claims], [*known.mail, *(each.id for each in mail)][-100:])
-    if not fresh or told != known:
-        with suppress(OSError):  # a read-only place: it is told again
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            write_private(path, msgspec.json.encode(told))
-    return _news(lost, mail, claims if at_once else [])
-
-
-def _renew(workspace: Any, actor: str, claims: list[Any]) -> None:
-    """Renew claims and path locks that end, in one commit; those for a task live as long as its claim."""
-    from holdfast.domains.paths import Paths  # once in a while, and not for every edit
-    from holdfast.domains.tasks import Tasks
-
-    steps = [Op(Tasks.heartbeat.name, {"id": task.id}) for task in claims if task.deadline is not None]
-    locks = workspace.paths.list(holder=actor, limit=_MOST)
-    steps += [Op(Paths.refresh.name, {"id": lock.id}) for lock in locks if lock.task is None]
-    if steps:
-        workspace.txn([], steps)
-
-
-def _lost(workspace: Any, id: str, actor: str) -> Any:
-    """The task, if the session held it and lost it: another has claimed it, or the claim expired."""
-    task = workspace.tasks.get(id)
-    if task.claimed_by == actor:
-        return None
-    ended = [event.op for event in workspace.tasks.history(id) if event.op in _ENDINGS]
-    return task if task.claimed_by is not None or ended[-1:] == ["expire"] else None
-
-
-_ENDINGS: Final = ("expire", "release", "complete", "block", "park", "close", "cancel")
-
-
-def _news(lost: list[Any], mail: list[Any], claims: list[Any]) -> str:
-    """The news as text, cut to what a prompt can bear."""
-    lines = [f"Holdfast: you lost the claim on {task.id}: stop that work, and look with holdfast show" for task in lost]
-    if mail:
-        senders = ", ".join(dict.fromkeys(printable(each.sender) for each in mail))
-        lines.append(f"Holdfast: {len(mail)} new message(s), from {senders}: holdfast mail inbox")
-    if claims:
-        held = ", ".join(f"{task.id} ({short(printable(task.title), 40)})" for task in claims)
-        lines.append(f"Holdfast: you hold {held}; end with holdfast done, block or release")
-    return "\n".join(lines).encode()[:_NEWS].decode(errors="ignore")
+# --- hooks ------------------------------------------------------------------------------------------------------------
 
 
 class _Hook:
@@ -318,6 +248,11 @@ class _Hook:
         """What is about to happen."""
         return self._hooks.event_of(self._payload)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether a hook has just kept the agent from stopping."""
+        return self._hooks.goes_on(self._payload)
+
     def paths(self) -> list[str]:
         """Return the files that are about to be edited."""
         return list(self._hooks.paths_of(self._client, self._payload))
@@ -345,6 +280,10 @@ def _field(text: str) -> str:
     Argument("remove", "flag", help="remove it; every file is as it was before"),
     Argument("lenient", "flag", help="let an edit pass with a warning if holdfast cannot run; else it is refused"),
     Argument("no_mcp", "flag", help="do not register the MCP server"),
+    Argument("release", "flag", help="when a session ends, release what it holds; else that expires"),
+    Argument(
+        "plugin", of="DIR", help="write it as a plugin of Claude Code or an extension of Gemini, into this folder"
+    ),
     more="Clients: claude, codex, cursor, gemini; git adds a pre-commit hook that respects path locks.",
 )
 def setup(session: Session, given: dict[str, Any]) -> int:
@@ -355,23 +294,43 @@ def setup(session: Session, given: dict[str, Any]) -> int:
     from pathlib import Path
 
     from holdfast.faces.cli.setup import clients
+    from holdfast.faces.cli.setup.line import Choice
 
     ways = [name for name in ("check", "remove", "lenient") if given.get(name)]
     if len(ways) > 1:
         raise Usage(f"--{ways[0]} and --{ways[1]} exclude each other", hint="give one of them")
     client, root = given["client"], Path(location.git_root(session.folder) or session.folder)
+    choice = Choice("lenient" in ways, not given.get("no_mcp"), bool(given.get("release")))
+    if "plugin" in given:
+        return _plugin(session, client, Path(session.folder, given["plugin"]), ways, choice)
     if ways == ["check"]:
         return _check(session, client, root)
     if ways == ["remove"]:
         changes, todo = clients.remove(client, root), ""
     else:
-        changes = clients.install(client, root, bool(ways), not given.get("no_mcp"))
+        changes = clients.install(client, root, choice)
         todo = clients.left_to_do(client, changes)
+    return _changed(session, changes, todo)
+
+
+def _changed(session: Session, changes: list[Any], todo: str) -> int:
+    """Print what became of each file, and what the person does next."""
     lines = [f"{change.what:<9} {change.path}" for change in changes]
     session.out.say([{"path": str(change.path), "what": change.what} for change in changes], *lines)
     if todo:
         session.out.note(todo)
     return 0
+
+
+def _plugin(session: Session, client: str, folder: Any, ways: list[str], choice: Any) -> int:
+    """Write a plugin into a folder."""
+    from holdfast.faces.cli.setup.plugin import how_to_install, write_plugin
+
+    if client not in ("claude", "gemini"):
+        raise Usage(f"there is no plugin for {client}", hint="claude and gemini have plugins")
+    if wrong := [way for way in ways if way != "lenient"]:
+        raise Usage(f"--{wrong[0]} and --plugin exclude each other", hint="a plugin is removed by its client")
+    return _changed(session, write_plugin(client, folder, choice), how_to_install(client, folder))
 
 
 def _check(session: Session, client: str, root: Any) -> int:

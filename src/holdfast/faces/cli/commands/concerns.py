@@ -84,8 +84,8 @@ class Concerns:
     Argument("needs_me", "flag", help="only what concerns you: mail, lost claims, what is assigned to you, reviews"),
     Argument("exec", of="COMMAND", help="run this for each event, with HOLDFAST_EVENT (JSON) and HOLDFAST_WHY"),
     op=operation("watch"),
-    more="A change of a field is [old, new]. Reviews and blocked tasks concern people: a registered person or"
-    " maintainer, and whoever has no name.",
+    more="The number at the end of a row is its revision; --json has what changed. Reviews and blocked"
+    " tasks concern people: a registered person or maintainer, and whoever has no name.",
 )
 def watch(session: Session, given: dict[str, Any]) -> int:
     """Wait until something happens, and print it.

@@ -17,13 +17,15 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.cycles import Cycles
+from holdfast.domains.cycles.rules import unsound
 from holdfast.faces.cli.args import Argument, Usage, convert
 from holdfast.faces.cli.call import Session, run
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.commands.transfer import conflict_code, difference_lines, left_out, problem_lines
 from holdfast.faces.cli.output import bar, printable, short
-from holdfast.faces.cli.views import Paint, moment
+from holdfast.faces.cli.times import moment
+from holdfast.faces.cli.views import Paint
 from holdfast.types.cycles import Cycle, CyclePhase
 
 if TYPE_CHECKING:
@@ -138,6 +140,13 @@ _DRY_RUN: Final = Argument("dry_run", "flag", help="report what would happen, an
     _THEIRS,
     _DRY_RUN,
     Argument("skip_bad", "flag", help="leave out what cannot be read"),
+    Argument(
+        "prefixes",
+        "pairs",
+        "--prefix",
+        of="THEIRS=OURS",
+        help="ours for a prefix of another form, such as acme.spec.v1.2=peer:spec:v1-2; may be repeated",
+    ),
     more="All or nothing, after a backup. Fields that v2 does not have are kept under context.legacy.\n"
     "A cycle that diverged is left alone and reported, with exit code 9; --theirs takes the one there.\n"
     "--dir is the folder of cycles here; that of the workspace comes before: holdfast --dir W cycle import",
@@ -154,7 +163,8 @@ def import_(session: Session, given: dict[str, Any]) -> int:
     with _location(given, writing=False) as location:
         before = nullcontext() if dry_run else snapshot(session)
         with before, _target(session, dry_run) as workspace, bar("import", workspace):
-            report = bring(workspace, location, dry_run, skip_bad, theirs=given.get("theirs", ()))
+            chosen = {"theirs": given.get("theirs", ()), "prefixes": dict(given.get("prefixes", ()))}
+            report = bring(workspace, location, dry_run, skip_bad, **chosen)
     _print(session, report)
     if not dry_run:
         session.wrote()
@@ -282,13 +292,19 @@ def _location(given: dict[str, Any], writing: bool) -> Iterator[Location]:
 def validate(session: Session, given: dict[str, Any]) -> int:
     """Tell what is wrong with a document; nothing if it is sound.
 
-    The document is JSON, that of a file, or that of standard input.
+    The document is JSON, that of a file, or that of standard input. Where there is no workspace, the document alone is
+    checked; with one, also whether its steps are in the log.
     """
     text = given["document"]
     if text != "-" and text.lstrip()[:1] not in ("{", "[") and os.path.isfile(text):
         with open(text, encoding="utf-8", errors="surrogateescape") as file:
             text = file.read()
     document = convert(Argument("document", "json", word=True), text)
+    place = session.find_place()
+    if place is None or not (place.exists or place.chosen):
+        found = unsound(document)
+        session.out.result(Cycles.validate, found)
+        return 1 if found else 0
     return 1 if run(session, Cycles.validate, {"document": document}) else 0
 
 

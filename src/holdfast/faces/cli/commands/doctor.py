@@ -23,8 +23,8 @@ from holdfast.faces.cli.commands.store import backups_of, copy_problem, describe
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.relay import describe_use
 from holdfast.filesystem import recorded_log
+from holdfast.hints import for_shell
 from holdfast.types import DerivedActor
-from holdfast.workspace.context import derive_actor
 
 Level = Literal["ok", "note", "bad"]
 _DAMAGED: Final = "make a backup now (holdfast backup), and compare with holdfast restore FILE --dir NEW"
@@ -63,7 +63,7 @@ def _looked(session: Session, look: Callable[[Session], Iterator[Found]]) -> Ite
         for level, text, *todo in look(session):
             yield Finding(level, about, text, *todo)
     except errors.HoldfastError as error:
-        yield Finding("bad", about, error.message, error.hint)
+        yield Finding("bad", about, error.message, for_shell(error.hint, session.out.at))
     except apsw.Error as error:
         yield Finding("bad", about, str(error), "check the disk")
     except OSError as error:
@@ -85,11 +85,13 @@ def _workspace(session: Session) -> Iterator[Found]:
 
 
 def _actor(session: Session) -> Iterator[Found]:
-    actor = session.actor or derive_actor()
-    if isinstance(actor, DerivedActor):
-        yield "note", f"{actor} is derived from user and host: it may not claim, lock or mail", "set HOLDFAST_ACTOR"
+    who = session.identify()
+    if isinstance(who.actor, DerivedActor):
+        yield "note", f"{who.actor} is derived from user and host: it may not claim, lock or mail", "set HOLDFAST_ACTOR"
+    elif "which refuses" in who.why:
+        yield "bad", f"{who.actor}, {who.why}", f"act as {who.actor}, or use a token of your own"
     else:
-        yield "ok", actor
+        yield "ok", str(who.actor) if who.role is None else f"{who.actor}, {who.why}, with the role {who.role}"
 
 
 def _versions(session: Session) -> Iterator[Found]:
@@ -118,7 +120,12 @@ def _writable(session: Session) -> Iterator[Found]:
     if session.place.folder is not None and not os.access(session.place.folder, os.W_OK | os.X_OK):
         yield "bad", f"{session.place.folder} cannot be written from here", "allow writing in the sandbox"
         return
-    if session.place.exists:
+    role = session.identify().role
+    if role == "read":
+        yield "note", "the token may only read", "holdfast login with another, if you want to write"
+    elif role == "agent":
+        yield "ok", "the token may write"
+    elif session.place.exists:
         with session.open() as workspace:
             workspace.tasks.release_stale_claims(timeout=_FOREVER)  # takes the write lock, and finds nothing
         yield "ok", "a transaction succeeded"
@@ -128,6 +135,10 @@ _FOREVER: Final = 315_360_000.0  # ten years
 
 
 def _integrity(session: Session) -> Iterator[Found]:
+    role = session.identify().role
+    if role not in (None, "admin"):
+        yield "note", f"not checked: the token has the role {role}", "holdfast doctor where the server runs checks it"
+        return
     with session.open() as workspace:
         report = workspace.check()
     if report.ok:
@@ -155,7 +166,9 @@ def _schema(session: Session) -> Iterator[Found]:
     from holdfast.workspace.admin import schema_of
 
     schema, newest = schema_of(session.place.folder)
-    if schema < newest:
+    if not schema:
+        yield "bad", "there is none: the store is empty", "restore a backup into a new folder: holdfast restore"
+    elif schema < newest:
         yield "note", f"{schema}, but the newest is {newest}", "holdfast upgrade, once all use this version"
     else:
         yield "ok", f"{schema}, the newest"

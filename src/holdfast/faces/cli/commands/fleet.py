@@ -14,7 +14,9 @@ from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.derive import arguments_of
 from holdfast.faces.cli.output import printable, short
-from holdfast.faces.cli.views import moment, painter
+from holdfast.faces.cli.times import moment
+from holdfast.faces.cli.views import painter
+from holdfast.faces.cli.width import fitted, title
 from holdfast.operation import operation
 
 _STATUS: Final = operation("status")
@@ -23,6 +25,7 @@ _REDRAW: Final = 1.0  # seconds at least between two drawings
 _IDLE: Final = 5.0  # and at most: what the log does not tell changes too
 _CLEAR: Final = "\x1b[H\x1b[2J"
 _SHOWN: Final = 20
+_WIDTH: Final = 80  # columns where there is no terminal
 
 
 @command(
@@ -66,7 +69,7 @@ def _draw(session: Session, found: Any, again: bool = False) -> None:
     else:
         if again and out.stdout.isatty():
             out.stdout.write(_CLEAR)
-        out.text(*_lines(found, painter(out.colour)))
+        out.text(*(fitted(line, out.width or _WIDTH) for line in _lines(found, painter(out.colour))))
     out.stdout.flush()
 
 
@@ -79,8 +82,10 @@ def _lines(found: Any, paint: Any) -> Iterator[str]:
     yield from _section("agents", [_agent(agent, found.time, paint) for agent in found.agents])
     yield from _section("locks", [_lock(lock, found.time, paint) for lock in found.locks])
     yield from _section("claims", [_claim(claim, found.time, paint) for claim in found.claims])
-    yield from _section("cycles", [f"{cycle.key}  {cycle.current_phase or cycle.status}" for cycle in found.cycles])
-    refused = [f"{printable(each.actor)}  {each.code} {each.count}" for each in found.refusals]
+    yield from _section(
+        "cycles", [f"{title(cycle.key)}  {cycle.current_phase or cycle.status}" for cycle in found.cycles]
+    )
+    refused = [f"{title(each.actor)}  {each.code} {each.count}" for each in found.refusals]
     yield from _section("refused in the last hour, on this machine", refused)
 
 
@@ -96,23 +101,22 @@ def _section(head: str, lines: list[str], count: int | None = None) -> Iterator[
 
 def _need(need: Any, now: datetime, paint: Any) -> str:
     waits = f"  {paint('bold', f'holds up {need.holds_up}')}" if need.holds_up else ""
-    said = f'  "{short(printable(need.reason), 40)}"' if need.reason and need.kind in ("blocked", "review") else ""
-    by = f"  {printable(need.by)}" if need.by else ""
+    said = f'  "{title(need.reason)}"' if need.reason and need.kind in ("blocked", "review") else ""
+    by = f"  {title(need.by)}" if need.by else ""
     kind = paint("yellow", f"{need.kind:<10}")
-    name = need.id if need.kind in ("blocked", "review") else ""
-    title = f"{name}  {short(printable(need.title), 34)}".strip()
-    return f"{kind}  {title}{by}  {span(now - need.since)}{waits}{said}"
+    name = f"{need.id}  " if need.kind in ("blocked", "review") else ""
+    return f"{kind}  {name}{title(need.title)}{by}  {span(now - need.since)}{waits}{said}"
 
 
 def _agent(agent: Any, now: datetime, paint: Any) -> str:
-    parts = [paint("bold", f"{printable(agent.name):<12}")]
+    parts = [paint("bold", title(f"{agent.name:<12}"))]
     if agent.task is None:
         seen = "not seen" if agent.seen_at is None else f"seen {span(now - agent.seen_at)} ago"
         parts.append(paint("dim", f"idle, {seen}"))
     else:
         left = "parked" if agent.parked else "no end" if agent.until is None else f"{span(agent.until - now)} left"
         ends = agent.until is not None and agent.until - now <= timedelta(minutes=2)
-        parts += [f"{agent.task}  {short(printable(agent.title), 30)}", span(now - agent.since)]
+        parts += [agent.task, title(agent.title), span(now - agent.since)]
         parts.append(paint("red", left) if ends else left)
         if agent.tasks > 1:
             parts.append(f"and {agent.tasks - 1} more")
@@ -124,16 +128,16 @@ def _agent(agent: Any, now: datetime, paint: Any) -> str:
 def _lock(lock: Any, now: datetime, paint: Any) -> str:
     name = " ".join(lock.patterns) or "/".join(filter(None, (lock.scope, lock.name)))
     end = f"{span(lock.until - now)} left" if lock.until else "with its task" if lock.task else paint("red", "no end")
-    line = f"{short(printable(name), 30)}  {printable(lock.holder)}  {span(now - lock.since)}, {end}"
-    return f"{line}  in line: {printable(', '.join(lock.waiters))}" if lock.waiters else line
+    line = f"{title(name)}  {title(lock.holder)}  {span(now - lock.since)}, {end}"
+    return f"{line}  in line: {title(', '.join(lock.waiters))}" if lock.waiters else line
 
 
 def _claim(claim: Any, now: datetime, paint: Any) -> str:
-    name = f"{claim.task}  {short(printable(claim.title), 30)}"
+    name = f"{claim.task}  {title(claim.title)}  {title(claim.holder)}"
     if not claim.expired:
-        return f"{name}  {printable(claim.holder)}  {paint('red', f'ends in {span(claim.at - now)}')}"
-    later = f", now {printable(claim.held_by)} has it" if claim.held_by else ""
-    return f"{name}  {printable(claim.holder)}  {paint('red', 'expired')} {span(now - claim.at)} ago{later}"
+        return f"{name}  {paint('red', f'ends in {span(claim.at - now)}')}"
+    later = f", now {title(claim.held_by)} has it" if claim.held_by else ""
+    return f"{name}  {paint('red', 'expired')} {span(now - claim.at)} ago{later}"
 
 
 def span(time: timedelta) -> str:
@@ -191,11 +195,11 @@ def activity(session: Session, given: dict[str, Any]) -> int:
     session.out.text(
         f"from {moment(found.since)} to {moment(found.until)}, each bar {span(timedelta(seconds=found.bucket))}"
     )
-    session.out.text(f"{'':<14}{'claimed':>8}{'done':>8}{'released':>10}{'expired':>9}{'fenced':>8}")
+    fields = found.total.__struct_fields__
+    session.out.text(f"{'':<10}" + "".join(f" {field}" for field in fields))
     for name, tally in (*found.agents.items(), ("all", found.total)):
-        sums = [sum(getattr(tally, field)) for field in tally.__struct_fields__]
-        row = f"{short(printable(name), 13):<14}{sums[0]:>8}{sums[1]:>8}{sums[2]:>10}{sums[3]:>9}{sums[4]:>8}"
-        session.out.text(f"{row}  {_bars(tally.completed)}")
+        sums = "".join(f" {sum(getattr(tally, field)):>{len(field)}}" for field in fields)
+        session.out.text(f"{short(printable(name), 9):<10}{sums}  {_bars(tally.closed, 18)}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`holdfast help`, `completion` and `schema`: the commands, for people, shells and programs."""
+"""`holdfast help` and `schema`: the commands, for people and programs."""
 
 from __future__ import annotations
 
@@ -9,100 +9,10 @@ from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import GLOBAL, Session
 from holdfast.faces.cli.command import PURPOSES, Command, all_commands, command, find, unknown
 
-_BASH = """\
-_holdfast() {{
-    local cur="${{COMP_WORDS[COMP_CWORD]}}" key="" word valued=""
-    for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-        if [[ $word == -* ]]; then
-            case " {valued} " in *" $word "*) valued=1 ;; *) valued="" ;; esac
-        else
-            [[ -n $valued ]] || key="${{key:+$key }}$word"
-            valued=""
-        fi
-    done
-    local found="" part="$key"
-    while [[ -n $part && -z $found ]]; do
-        case "$part" in
-{cases}
-        esac
-        [[ $part == *" "* ]] && part="${{part% *}}" || part=""
-    done
-    [[ -n $key ]] || found="{first}"
-    COMPREPLY=($(compgen -W "$found {common}" -- "$cur"))
-}}
-complete -o default -F _holdfast holdfast"""
-_ZSH = "#compdef holdfast\nautoload -U +X bashcompinit && bashcompinit\n"
-
-
-def script(shell: str) -> str:
-    """The script for a shell."""
-    if shell == "fish":
-        return _fish()
-    return (_ZSH if shell == "zsh" else "") + _bash()
-
-
-def words() -> dict[str, list[str]]:
-    """Return what may follow a command: the words of a group or the options of a command; first words under ''."""
-    found: dict[str, list[str]] = {"": []}
-    for each in all_commands():
-        *groups, last = each.name.split()
-        for at, word in enumerate([*groups, last]):
-            members = found.setdefault(" ".join(groups[:at]), [])
-            if word not in members:
-                members.append(word)
-        known = [argument.option for argument in each.arguments if not argument.word]
-        known += [choice for argument in each.arguments if argument.word for choice in argument.choices]
-        found[each.name] = [*found.get(each.name, ()), *known]
-    return found
-
-
-def _bash() -> str:
-    after = words()
-    first = " ".join(after.pop(""))
-    common = " ".join(argument.option for argument in GLOBAL)
-    cases = "\n".join(f'            "{name}") found="{" ".join(known)} " ;;' for name, known in after.items())
-    return _BASH.format(cases=cases, first=first, common=common, valued=" ".join(sorted(_valued())))
-
-
-def _valued() -> set[str]:
-    """The options that take a value."""
-    arguments = [*GLOBAL, *(argument for command in all_commands() for argument in command.arguments)]
-    valued = {name for each in arguments if each.kind != "flag" for name in (each.option, each.short) if name}
-    return valued - {each.option for each in arguments if each.kind == "flag"}
-
-
-def _fish() -> str:
-    lines = ["complete -c holdfast -f"]
-    lines += [f"complete -c holdfast -l {argument.option[2:]} -d '{_quoted(argument.help)}'" for argument in GLOBAL]
-    seen = set()
-    for each in all_commands():
-        *groups, last = each.name.split()
-        for at, word in enumerate([*groups, last]):
-            if at and (*groups[:at], word) not in seen:
-                what = each.summary if word is last else f"more of {groups[0]}"
-                lines.append(f"complete -c holdfast -n '{_seen(groups[:at])}' -a {word} -d '{_quoted(what)}'")
-            seen.add((*groups[:at], word))
-        if not groups:
-            lines.append(f"complete -c holdfast -n '__fish_use_subcommand' -a {last} -d '{_quoted(each.summary)}'")
-        for argument in each.arguments:
-            if not argument.word:
-                option = f"-l {argument.option[2:]} -d '{_quoted(argument.help)}'"
-                lines.append(f"complete -c holdfast -n '{_seen([*groups[:-1], last])}' {option}")
-    return "\n".join(lines)
-
-
-def _seen(words: list[str]) -> str:
-    return "; and ".join(f"__fish_seen_subcommand_from {word}" for word in words)
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")
-
-
 WIDTH: Final = 80
 TASKS: Final = (
     *("create", "list", "ready", "show", "claim", "next", "release", "done", "block", "unblock", "approve", "reject"),
-    *("close", "reopen", "cancel", "park", "update", "note", "tree", "search", "history", "resume", "explain"),
+    *("close", "reopen", "cancel", "park", "edit", "update", "note", "tree", "search", "history", "resume", "explain"),
 )
 FIRST = """\
 usage: holdfast COMMAND [WORDS] [--options]
@@ -205,13 +115,6 @@ def options() -> list[str]:
     return [row(argument) for argument in GLOBAL]
 
 
-@command("completion", Argument("shell", word=True, required=True, choices=("bash", "zsh", "fish"), help="which"))
-def complete(session: Session, given: dict[str, Any]) -> int:
-    """Print a script that completes commands in your shell."""
-    session.out.text(script(given["shell"]))
-    return 0
-
-
 @command("schema", Argument("command", "texts", word=True, rest=True, required=True, help="the command"))
 def schema(session: Session, given: dict[str, Any]) -> int:
     """Print the JSON Schema of a command's output with --json."""
@@ -222,7 +125,7 @@ def schema(session: Session, given: dict[str, Any]) -> int:
     from holdfast.faces.cli.output import SCHEMA_VERSION
 
     try:
-        _, result = schemas.schemas(command.op.name)
+        _, result = schemas.schemas(command.op.name, command.prints)
     except HoldfastError as error:
         raise Invalid(f"{command.name} has no schema: {error}") from error
     definitions = result.pop("$defs")

@@ -89,8 +89,10 @@ def _show(session: Session, link: str, opening: bool) -> None:
 
 def _ask_ticket(session: Session, url: str) -> str:
     """A ticket from a server elsewhere, with the rights of the token that is known for it."""
-    import httpx
-
+    try:
+        import httpx
+    except ImportError as error:
+        raise errors.not_installed("a link to a server elsewhere", "remote", error) from error
     known = credentials(url, session.environ)
     token = known.token or session.environ.get("HOLDFAST_TOKEN") or _token_file(session)
     if not token or not url.startswith("http"):

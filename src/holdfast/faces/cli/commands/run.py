@@ -10,14 +10,13 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.args import Argument, Usage
-from holdfast.faces.cli.call import Session, call
+from holdfast.faces.cli.call import NOTHING, Session, call, tell
 from holdfast.faces.cli.command import Command, command
 from holdfast.faces.cli.derive import arguments_of
 
 if TYPE_CHECKING:
     import subprocess
 
-NOTHING: Final = 4
 _OF_THE_CLAIM: Final = {"agent", "ttl"}  # the other arguments choose among the tasks
 _WAIT: Final = Argument("wait", "seconds", help="wait so long for one to become ready")
 
@@ -29,19 +28,21 @@ def claim_next(session: Session, given: dict[str, Any]) -> int:
         task = call(session, workspace, Tasks.claim_next, given)
         if task is None and wait is not None:
             task = _wait(session, workspace, given, wait)
-        others = task is None and given.keys() - _OF_THE_CLAIM and bool(workspace.tasks.ready(limit=1))
+        why = "" if task or session.out.json or session.out.quiet else _why(workspace, {*given} - _OF_THE_CLAIM)
     if task is None:
         if session.out.json:
             session.out.data(None)
-        elif not session.out.quiet:
-            if others:
-                session.out.note("no ready task fits the filters", "holdfast ready lists every ready task")
-            else:
-                session.out.note("nothing is ready")
+        tell(session, why)
         return NOTHING
     session.out.result(Tasks.claim_next, task)
     session.wrote()
     return 0
+
+
+def _why(workspace: Any, filters: set[str]) -> str:
+    from holdfast.faces.cli.commands.lists import why_none_ready  # most calls find a task
+
+    return why_none_ready(workspace, filters)
 
 
 def _wait(session: Session, workspace: Any, arguments: dict[str, Any], wait: float) -> Any:
@@ -65,7 +66,7 @@ _MOST: Final = 65_536  # bytes of a task in the environment: systems limit it
 
 @command(
     "run",
-    Argument("task", of="ID", help="the task; it is claimed if need be"),
+    Argument("task", of="ID", help="the task; it is claimed if need be", names="task"),
     Argument("next", "flag", help="claim the best ready task instead, and complete or release it by the exit code"),
     Argument("loop", "flag", help="with --next: take the next one, until none is ready"),
     *_CHOICE,
@@ -286,8 +287,10 @@ def _finish(session: Session, workspace: Any, task: Any, code: int, block: bool 
     if block and code not in _ASKED_TO_END:
         why = f"the command ended {how}, as the {FAILURES - 1} times before"
         call(session, workspace, Tasks.block, {"id": task.id, "reason": why})
+        session.out.warn(f"{task.id} is blocked: {why}", f"holdfast show {task.id}; holdfast unblock {task.id}")
     else:
         call(session, workspace, Tasks.release, {"id": task.id, "reason": f"the command ended {how}"})
+        session.out.warn(f"{task.id} is ready again: the command ended {how}", f"holdfast history {task.id} says more")
 
 
 next_task: Final = Command(

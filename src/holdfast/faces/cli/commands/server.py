@@ -57,6 +57,10 @@ def serve(session: Session, given: dict[str, Any]) -> int:
     """
     make, tune = load_server()
     link = given.pop("link", False)
+    from holdfast.faces.cli.commands.store import folder_of
+
+    if session.environ.get("HOLDFAST_ROLLING") != "0":
+        given["stop_folder"] = lambda store: Path(folder_of(str(store), session.environ))
     server = make(_settings(server_folder(session), given), carry_out)
     tune()
     server.run(lambda: _announce(server, link))
@@ -69,9 +73,7 @@ def load_server() -> tuple[type[Server], Callable[[], None]]:
     try:
         from holdfast.faces.http.server import Server, tune
     except ImportError as error:
-        raise errors.Unsupported(
-            f"the server needs more packages: {error}", hint="pip install 'holdfast[server]'"
-        ) from error
+        raise errors.not_installed("the server", "server", error) from error
     return Server, tune
 
 

@@ -18,57 +18,141 @@ from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session, perform, run, tell, tell_compacted
 from holdfast.faces.cli.command import Command, Run, command
 from holdfast.faces.cli.derive import arguments_of, derive
+from holdfast.faces.cli.mail_views import section
 from holdfast.faces.cli.output import printable
-from holdfast.faces.cli.views import tree_lines, view
+from holdfast.faces.cli.times import readable
+from holdfast.faces.cli.views import Paint, painter, task_lines, tree_lines
+from holdfast.faces.cli.width import fitted, title
 from holdfast.operation import Operation
 from holdfast.types import EVENT_KINDS, Page
+from holdfast.types.agents import Message, PathLock
+from holdfast.types.tasks import Reason, Task, TaskNote
 from holdfast.workspace.watch import every
 
 _NAMES: Final = {"depends_on": ("waits for", "needed by"), "related": ("related", "related")}
+_NEAR: Final = 20  # linked tasks, children, notes and messages that are shown; the rest is counted
+_NOTES: Final = 65_536  # bytes of notes, locks and mail
+
+
+class Linked(msgspec.Struct, frozen=True):
+    """A task that another is linked with, and how: waits for, waited for, needed by, related, found in, led to."""
+
+    relation: str
+    id: str
+    status: str
+    title: str
+    claimed_by: str | None
+
+
+class Shown(Task, frozen=True, kw_only=True):
+    """A task with what belongs to it; `more` counts what is left out, by the name of the field."""
+
+    reasons: tuple[Reason, ...] = ()
+    because: str | None = None
+    links: tuple[Linked, ...] = ()
+    subtasks: tuple[Task, ...] = ()
+    locks: tuple[PathLock, ...] = ()
+    notes: tuple[TaskNote, ...] = ()
+    messages: tuple[Message, ...] = ()
+    more: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 def show(session: Session, given: dict[str, Any]) -> int:
-    """Print a task; as text with its links, the reason if it is not ready, and the paths that are locked for it."""
+    """Print a task with all that belongs to it: why it is not ready, links, children, notes, locks and mail."""
+    out = session.out
     with session.open() as workspace:
         task = workspace.tasks.get(**given)
-        if session.out.json or session.out.quiet:
-            session.out.result(Tasks.get, task)
-            return 0
-        around = [*_reasons(workspace, task), *_links(workspace, task), *_locks(workspace, task)]
-    told = view(Tasks.get, task, session.out.colour)
-    end = told.index("") if "" in told else len(told)  # where the body begins
-    session.out.text(*told[:end], *(f"  {name:<11}{printable(what)}" for name, what in around), *told[end:])
+        around = {} if out.quiet else _around(workspace, task)
+    shown = Shown(**msgspec.structs.asdict(task), **around)
+    if out.json or out.quiet:
+        out.result(Tasks.get, shown)
+    else:
+        out.text(*_lines(session, shown))
     return 0
 
 
-def _reasons(workspace: Any, task: Any) -> list[tuple[str, str]]:
-    """Why it stands still: what its readiness says, and what was said when it was blocked or sent back."""
-    if task.status == "open":
-        return [("not ready", reason.text) for reason in workspace.tasks.explain(task.id).reasons]
-    if task.status in ("blocked", "closed"):
-        try:
-            last = workspace.tasks.history(task.id, field="status", limit=1)
-        except errors.Compacted:
-            return []
-        return [("because", last[0].note)] if last and last[0].note else []
-    return []
+def _lines(session: Session, task: Shown) -> Iterator[str]:
+    """The text of a task: facts, body, then lists."""
+    paint, place, more = painter(session.out.colour), session.out.place, task.more
+    lines = task_lines(task, paint)
+    end = lines.index("") if "" in lines else len(lines)  # where the body begins
+    yield from (fitted(line, None) for line in lines[:end])
+    facts = [("not ready", readable(reason.text)) for reason in task.reasons]
+    facts += [("because", task.because)] if task.because else []
+    yield from (f"  {name:<11}{printable(what)}" for name, what in facts)
+    yield from lines[end:]
+    lists = (
+        ("links", [_linked(each, paint) for each in task.links], "dep list"),
+        ("children", task.subtasks, "tree"),
+        ("locks", task.locks, "path list --task"),
+        ("notes", task.notes, "history"),
+        ("mail", task.messages, "mail about"),
+    )
+    for head, items, other in lists:
+        left = more.get({"children": "subtasks", "mail": "messages"}.get(head, head))
+        rest = f"and {left} more: holdfast {other} {task.id}{place}" if left else ""
+        yield from (fitted(line, session.out.width) for line in section(head, items, paint, rest))
 
 
-def _links(workspace: Any, task: Any) -> list[tuple[str, str]]:
-    found: dict[str, list[str]] = {}
-    links = [*every(workspace.tasks.dependencies, id=task.id)]
-    waits = links and {id for reason in workspace.tasks.explain(task.id).reasons for id in reason.ids}
-    for link in links:
+def _linked(link: Linked, paint: Paint) -> str:
+    status = paint("dim" if link.status == "closed" else "yellow", link.status)
+    holder = f"  {paint('cyan', f'@{printable(link.claimed_by)}')}" if link.claimed_by else ""
+    return f"{link.relation:<11}{paint('bold', link.id)}  {status}  {title(link.title)}{holder}"
+
+
+def _around(workspace: Any, task: Any) -> dict[str, Any]:
+    """What belongs to a task, as far as somebody reads it."""
+    if task.deleted_at is not None:
+        return {"reasons": workspace.tasks.explain(task.id).reasons}
+    known = workspace.tasks.resume(task.id, _NOTES)
+    children = workspace.tasks.list(parent_id=task.id, limit=_NEAR) if task.children else []
+    links, left = _links(workspace, task)
+    notes, messages = known.notes[-_NEAR:], known.messages[-_NEAR:]
+    more = {
+        "links": left,
+        "subtasks": task.children - len(children),
+        "notes": len(known.notes) - len(notes) + known.omitted.get("notes", 0),
+        "messages": len(known.messages) - len(messages) + known.omitted.get("messages", 0),
+        "locks": known.omitted.get("locks", 0),
+    }
+    return {
+        "reasons": workspace.tasks.explain(task.id).reasons if task.status == "open" else (),
+        "because": _because(workspace, task),
+        "links": tuple(links),
+        "subtasks": tuple(children),
+        "locks": known.locks,
+        "notes": notes,
+        "messages": messages,
+        "more": {name: count for name, count in more.items() if count > 0},
+    }
+
+
+def _because(workspace: Any, task: Any) -> str | None:
+    """What was said when a task was blocked or ended."""
+    if task.status not in ("blocked", "closed"):
+        return None
+    try:
+        last = workspace.tasks.history(task.id, field="status", limit=1)
+    except errors.Compacted:
+        return None
+    return last[0].note if last else None
+
+
+def _links(workspace: Any, task: Any) -> tuple[list[Linked], int]:
+    """The tasks that it is linked with, what it waits for first, and how many are left out."""
+    order = ("waits for", "needed by", "found in", "led to", "related", "waited for")
+    found: list[Linked] = []
+    links = [*islice(every(workspace.tasks.dependencies, id=task.id), _MOST)]
+    for link in links[: 2 * _NEAR]:
         from_here, to_here = _NAMES.get(link.kind, ("found in", "led to"))
-        name, other = (from_here, link.on) if link.id == task.id else (to_here, link.id)
-        if name == "waits for" and other not in waits:
-            name = "waited for"
-        found.setdefault(name, []).append(other)
-    return [(name, " ".join(ids)) for name, ids in found.items()]
-
-
-def _locks(workspace: Any, task: Any) -> list[tuple[str, str]]:
-    return [("locked", " ".join(lock.patterns)) for lock in every(workspace.paths.list, task=task.id)]
+        relation, other = (from_here, link.on) if link.id == task.id else (to_here, link.id)
+        near = workspace.tasks.get(other, include_deleted=True)
+        status = "deleted" if near.deleted_at else near.status
+        if relation == "waits for" and status in ("closed", "deleted"):
+            relation = "waited for"
+        found.append(Linked(relation, near.id, status, near.title, near.claimed_by))
+    found.sort(key=lambda each: order.index(each.relation))
+    return found[:_NEAR], len(links) - len(found[:_NEAR])
 
 
 def undelete(session: Session, given: dict[str, Any]) -> int:
@@ -131,7 +215,7 @@ _MOST: Final = 10_000
 
 @command(
     "tree",
-    Argument("id", word=True, help="the task at its root"),
+    Argument("id", word=True, help="the task at its root", names="task"),
     Argument("limit", "int", help="at most so many"),
     op=Tasks.subtree,
     relayed=True,
@@ -193,11 +277,12 @@ def _check_limit(limit: int) -> None:
 @command(
     "log",
     Argument("since", "past", help="since this moment, or for such as 12h"),
-    Argument("by", option="--actor", help="by this actor alone"),
+    Argument("by", option="--actor", help="by this actor alone", names="agent"),
     Argument("kinds", "texts", choices=EVENT_KINDS, help="of this kind alone; may be repeated"),
     Argument("limit", "int", help=f"the newest so many ({_LAST})"),
     Argument("summary", "flag", help="count by actor, with what was refused: held, fenced, ..."),
-    more="A change of a field is [old, new]. In a terminal, rows are shortened to its width; --json has all of it.",
+    more="The number at the end of a row is its revision. In a terminal, rows are shortened to its width; --json has"
+    " all of it.",
     relayed=True,
 )
 def log(session: Session, given: dict[str, Any]) -> int:
@@ -217,6 +302,8 @@ def log(session: Session, given: dict[str, Any]) -> int:
             newest = Page(deque(events, maxlen=limit))
             compacted = newest.compacted = first.compacted if newest[:1] == first[:1] else None
             session.out.result(Events.list, newest)
+            if not newest and not session.out.quiet:
+                tell(session, "nothing that fits has happened" if given else "nothing has happened yet")
     tell_compacted(session, compacted)
     return 0
 
@@ -244,7 +331,9 @@ def _summarize(session: Session, events: Iterator[Any], refused: list[Any], comp
     session.out.say(told, *(lines or ["nothing happened"]), compacted=compacted)
 
 
-show_task: Final = Command("show", Tasks.get.route.help, arguments_of(Tasks.get), show, op=Tasks.get, relayed=True)
+show_task: Final = Command(
+    "show", Tasks.get.route.help, arguments_of(Tasks.get), show, op=Tasks.get, relayed=True, prints=Shown
+)
 
 
 def _as(op: Operation[..., Any], run: Run) -> Command:

@@ -25,8 +25,7 @@ from holdfast.faces.cli.output import bar, printable
 from holdfast.faces.cli.relay import describe_use
 from holdfast.filesystem import make_folder, recorded_log, write_private
 from holdfast.private_socket import SERVER_LOCK
-from holdfast.types import DerivedActor, NodeState, as_time
-from holdfast.workspace.context import derive_actor
+from holdfast.types import NodeState, as_time
 
 if TYPE_CHECKING:
     from holdfast.workspace import Workspace
@@ -376,7 +375,7 @@ def init(session: Session, given: dict[str, Any]) -> int:
     if named:
         location.check_folder(named, "--dir" if session.given.get("dir") else "HOLDFAST_DIR")
     folder = os.path.abspath(os.path.expanduser(named)) if named else location.home(session.folder)
-    found = location.has_store(folder)
+    found = location.Place("", folder=folder).exists
     if not found:
         check_unserved(folder)
     known = [] if found else backups_of(folder, session.environ)
@@ -407,13 +406,11 @@ def where(session: Session, given: dict[str, Any]) -> int:
     The same for the actor.
     """
     place = session.place
-    actor = session.actor or derive_actor()
-    reason = _why_actor(session)
-    shown = printable(str(actor))
+    who = session.identify()
     facts: dict[str, Any] = {"workspace": place.name, "why": place.why, "exists": place.exists}
-    facts |= {"actor": str(actor), "actor_from": reason, "may_hold": not isinstance(actor, DerivedActor)}
+    facts |= {"actor": str(who.actor), "actor_from": who.why, "may_hold": who.may_hold, "role": who.role}
     lines = [f"workspace  {place.name}", f"           {place.why}{'' if place.exists else '; there is none yet'}"]
-    lines += [f"actor      {shown}", f"           {reason}"]
+    lines += [f"actor      {printable(str(who.actor))}", f"           {who.why}"]
     if place.folder is not None:
         root = location.git_root(session.folder)
         known = backups_of(place.folder, session.environ)
@@ -485,15 +482,3 @@ def check_unserved(folder: str) -> None:
             f"the store in {folder} was removed or moved while a server runs on it ({address})",
             hint="stop the server, put the files back or restore a backup (see holdfast restore), and start it again",
         )
-
-
-def _why_actor(session: Session) -> str:
-    if session.given.get("actor"):
-        return "--actor"
-    if session.environ.get("HOLDFAST_ACTOR"):
-        return "HOLDFAST_ACTOR"
-    if session.recorded:
-        return "recorded by the hooks of this client's session"
-    if several := session.several:
-        return f"derived, because several sessions of this client act at once ({several}): give --actor"
-    return "derived from user and host; it may read, create and change, but not claim, lock or mail: see --actor"

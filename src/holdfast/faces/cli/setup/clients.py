@@ -1,8 +1,9 @@
 """`holdfast setup`: the files each agent client reads in a project, and what is installed, checked or removed there.
 
-A client has a text that the agent reads and a file of hooks: at the start of a session and before its context is
-compacted `holdfast prime --hook CLIENT`, before a file is edited `holdfast guard --hook CLIENT`. Only files of the
-project are written, never those in a home folder. `hooks` has what the hooks read and print, `line` how they are run.
+A client has a text that the agent reads and a file of hooks: where it can hear something (at the start of a session,
+before a prompt, before its context is compacted, when it wants to stop) `holdfast prime --hook CLIENT`, before a file
+is edited `holdfast guard --hook CLIENT`. Only files of the project are written, never those in a home folder. `hooks`
+has what the hooks read and print, `line` how they are run.
 
 Guarantee: `remove` leaves every file byte for byte as it was before `install`. Everything is worked out before anything
 is written, so a file that cannot be edited safely leaves all others untouched.
@@ -19,13 +20,15 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from holdfast.errors import Invalid
 from holdfast.faces.cli.setup.entries import Entries, McpServer
 from holdfast.faces.cli.setup.files import Block, Step, look, write
-from holdfast.faces.cli.setup.line import line, remove_program, server, write_program
+from holdfast.faces.cli.setup.line import DEFAULT, Choice, chosen, line, remember, remove_program, server, write_program
 
 _SHELL: Final = re.compile(r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:-S[ \t]+)?)?(?:\S*/)?(?:ba|da|k|z)?sh(?=\s|$)")
 
@@ -105,26 +108,38 @@ class Client:
     executable: bool = False
 
 
-def _grouped(
-    client: str, prompt: str, compact: str, edit: str, tools: str, lenient: bool, timeout: int = SECONDS
-) -> Entries:
-    """Return the hooks of a client that groups them by matcher."""
+_HEARING: Final = {  # where a client lets the agent hear something
+    "claude": ("SessionStart", "UserPromptSubmit", "PreCompact", "Stop"),
+    "codex": ("SessionStart", "UserPromptSubmit", "PreCompact", "Stop"),
+    "cursor": ("sessionStart", "preCompact", "stop"),
+    "gemini": ("SessionStart", "BeforeAgent", "PreCompress", "AfterAgent"),
+}
+_EDITS: Final = {  # before which edit it asks
+    "claude": ("PreToolUse", "Edit|MultiEdit|Write|NotebookEdit"),
+    "codex": ("PreToolUse", "apply_patch|Bash"),  # the second may carry a patch, which Codex applies itself
+    "cursor": ("preToolUse", "Write|Edit|StrReplace|Delete"),
+    "gemini": ("BeforeTool", "write_file|replace"),
+}
+_END: Final = {"claude": "SessionEnd", "cursor": "sessionEnd", "gemini": "SessionEnd"}
 
-    def group(words: str, **more: str) -> dict[str, Any]:
-        run = line(f"{words} --hook {client}", lenient)
-        return {**more, "hooks": [{"type": "command", "command": run, "timeout": timeout}]}
 
-    return Entries(
-        client, {"SessionStart": group("prime"), compact: group("prime"), edit: group("guard", matcher=tools)}
-    )
+def hooks_of(client: str, choice: Choice) -> dict[str, Any]:
+    """Return the hooks of a client, by event."""
 
+    def entry(words: str, more: str = "", fields: Mapping[str, Any] = {}) -> dict[str, Any]:
+        run = line(f"{words} --hook {client}{more}", choice.lenient)
+        if client == "cursor":
+            return {**fields, "command": run, "timeout": SECONDS}
+        timeout = SECONDS * 1000 if client == "gemini" else SECONDS  # those of Gemini are milliseconds
+        return {**fields, "hooks": [{"type": "command", "command": run, "timeout": timeout}]}
 
-def _cursor(lenient: bool) -> Entries:
-    prime = {"command": line("prime --hook cursor", lenient), "timeout": SECONDS}
-    guard = {"command": line("guard --hook cursor", lenient), "timeout": SECONDS, "failClosed": not lenient}
-    tools = {"matcher": "Write|Edit|StrReplace|Delete"}
-    hooks = {"sessionStart": prime, "preCompact": prime, "preToolUse": tools | guard}
-    return Entries("cursor", hooks, needs={"version": 1})
+    edit, tools = _EDITS[client]
+    strict = {"failClosed": not choice.lenient} if client == "cursor" else {}
+    guard = entry("guard", fields={"matcher": tools, **strict})
+    hooks = {event: entry("prime") for event in _HEARING[client]} | {edit: guard}
+    if choice.release and client in _END:
+        hooks[_END[client]] = entry("prime", " --release")
+    return hooks
 
 
 class Both:
@@ -164,25 +179,23 @@ _TRUST: Final = {
 }
 
 
-def _clients(lenient: bool, mcp: bool) -> Mapping[str, Client]:
-    claude = _grouped(
-        "claude", "UserPromptSubmit", "PreCompact", "PreToolUse", "Edit|MultiEdit|Write|NotebookEdit", lenient
-    )
-    codex = _grouped("codex", "UserPromptSubmit", "PreCompact", "PreToolUse", "apply_patch", lenient)
-    # The timeouts of Gemini are milliseconds.
-    gemini: Edit = _grouped(
-        "gemini", "BeforeAgent", "PreCompress", "BeforeTool", "write_file|replace", lenient, SECONDS * 1000
-    )
-    pre_commit = ShellBlock(f"{line('guard --staged', lenient)} || exit $?", "# ", "", preamble="#!/bin/sh\n")
+@cache
+def _clients(choice: Choice) -> Mapping[str, Client]:
+    hooks: dict[str, Edit] = {
+        client: Entries(client, hooks_of(client, choice), {"version": 1} if client == "cursor" else {})
+        for client in _TRUST
+    }
+    pre_commit = ShellBlock(f"{line('guard --staged', choice.lenient)} || exit $?", "# ", "", preamble="#!/bin/sh\n")
     entry = McpServer(server())
     rule = Block(TEXT, preamble=_RULE)
+    gemini = hooks["gemini"]
     files: dict[str, dict[str, Edit]] = {
-        "claude": {"CLAUDE.md": Block(TEXT), ".claude/settings.json": claude},
-        "codex": {"AGENTS.md": Block(TEXT), ".codex/hooks.json": codex},
-        "cursor": {".cursor/rules/holdfast.mdc": rule, ".cursor/hooks.json": _cursor(lenient)},
-        "gemini": {"GEMINI.md": Block(TEXT), ".gemini/settings.json": Both(gemini, entry) if mcp else gemini},
+        "claude": {"CLAUDE.md": Block(TEXT), ".claude/settings.json": hooks["claude"]},
+        "codex": {"AGENTS.md": Block(TEXT), ".codex/hooks.json": hooks["codex"]},
+        "cursor": {".cursor/rules/holdfast.mdc": rule, ".cursor/hooks.json": hooks["cursor"]},
+        "gemini": {"GEMINI.md": Block(TEXT), ".gemini/settings.json": Both(gemini, entry) if choice.mcp else gemini},
     }
-    if mcp:
+    if choice.mcp:
         files["claude"][".mcp.json"] = entry
         files["codex"][".codex/config.toml"] = _table()
         files["cursor"][".cursor/mcp.json"] = entry
@@ -197,8 +210,7 @@ def _table() -> TomlBlock:
     return TomlBlock(f"[mcp_servers.holdfast]\ncommand = '{made['command']}'\nargs = [{words}]", "# ", "")
 
 
-_VARIANTS: Final = {(lenient, mcp): _clients(lenient, mcp) for lenient in (False, True) for mcp in (True, False)}
-CLIENTS: Final = _VARIANTS[False, True]
+CLIENTS: Final = _clients(DEFAULT)
 
 
 @dataclass(frozen=True)
@@ -209,21 +221,32 @@ class Outcome:
     what: str
 
 
-def install(client: str, root: Path, lenient: bool = False, mcp: bool = True) -> list[Outcome]:
+def install(client: str, root: Path, choice: Choice = DEFAULT) -> list[Outcome]:
     """Install what the client needs, or update it; what is in place is left alone."""
-    done = _carry_out([_put(place) for place in _places(client, root, lenient, mcp)])
+    if choice.release and client not in _END:
+        raise Invalid(
+            f"{client} does not report the end of a session, so nothing can be released then",
+            hint="leave out --release: a claim ends by itself when its session is silent",
+        )
+    done = carry_out([_put(place) for place in _places(client, root, choice)])
     write_program(root)
+    remember(root, client, choice)
     return done
 
 
 def check(client: str, root: Path) -> list[Outcome]:
-    """Return what `install` would change, or could not; empty if all is up to date. Writes nothing."""
-    found = [_problems(client, root, *variant) for variant in _VARIANTS]
+    """Return what `install` would change, or could not; empty if all is up to date. Writes nothing.
+
+    Measured by how it was installed on this machine; else, as in the clone of somebody else's project, by any way.
+    """
+    if (known := chosen(root, client)) is not None:
+        return _problems(client, root, known)
+    found = [_problems(client, root, Choice(*each)) for each in product((False, True), (True, False), (False, True))]
     return [] if [] in found else found[0]
 
 
-def _problems(client: str, root: Path, lenient: bool, mcp: bool) -> list[Outcome]:
-    found = ((place.path, _problem(place)) for place in _places(client, root, lenient, mcp))
+def _problems(client: str, root: Path, choice: Choice) -> list[Outcome]:
+    found = ((place.path, _problem(place)) for place in _places(client, root, choice))
     return [Outcome(path, problem) for path, problem in found if problem is not None]
 
 
@@ -246,10 +269,11 @@ def remove(client: str, root: Path) -> list[Outcome]:
 
     The file that names the program goes with the last client that needs it.
     """
-    done = _carry_out([_drop(place) for place in _places(client, root)])
+    done = carry_out([_drop(place) for place in _places(client, root)])
     for outcome in done:
         if outcome.what == "removed":
             _tidy(outcome.path.parent, CLIENTS[client].folder(root))
+    remember(root, client, None)
     if not any(_is_installed(other, root) for other in CLIENTS if other != client):
         remove_program(root)
     return done
@@ -280,12 +304,12 @@ class _Place:
     executable: bool
 
 
-def _places(client: str, root: Path, lenient: bool = False, mcp: bool = True) -> list[_Place]:
+def _places(client: str, root: Path, choice: Choice = DEFAULT) -> list[_Place]:
     if client not in CLIENTS:
         raise Invalid(f"there is no client {client!r}", hint=f"setup knows {', '.join(CLIENTS)}")
-    chosen = _VARIANTS[lenient, mcp][client]
-    folder = chosen.folder(root)
-    return [_Place(folder / name, edit, (root, folder), chosen.executable) for name, edit in chosen.files.items()]
+    wanted = _clients(choice)[client]
+    folder = wanted.folder(root)
+    return [_Place(folder / name, edit, (root, folder), wanted.executable) for name, edit in wanted.files.items()]
 
 
 def _put(place: _Place) -> Step:
@@ -322,7 +346,8 @@ def left_to_do(client: str, done: list[Outcome]) -> str:
     return f"now {CLIENTS[client].trust}: until then it ignores its hooks{again}"
 
 
-def _carry_out(steps: list[Step]) -> list[Outcome]:
+def carry_out(steps: list[Step]) -> list[Outcome]:
+    """Write all files, and say what became of each."""
     write(steps)
     return [Outcome(step.file.path, _what(step)) for step in steps]
 

@@ -7,8 +7,10 @@
     cursor   sessionStart             preCompact: unheard            preToolUse, exit 0 and JSON
 
 Before a prompt of the person (UserPromptSubmit, BeforeAgent of Gemini) the agent hears what is new; Cursor has no such
-hook. Claude Code and Codex run SessionStart again after a compaction. With any exit code but 0 and 2 a hook has failed,
-and the client continues. Called by `holdfast prime --hook` and `holdfast guard --hook`.
+hook. When the agent wants to stop (Stop, AfterAgent of Gemini, stop of Cursor) it can be sent on with a text. The end
+of a session (SessionEnd, sessionEnd of Cursor, which Codex does not report) speaks to nobody. Claude Code and Codex run
+SessionStart again after a compaction. With any exit code but 0 and 2 a hook has failed, and the client continues.
+Called by `holdfast prime --hook` and `holdfast guard --hook`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from holdfast.client_sessions import session_actor
 
-Event = Literal["start", "compact", "edit", "prompt"]
+Event = Literal["start", "compact", "edit", "prompt", "stop", "end"]
 
 _EVENTS: Final[Mapping[str, Event]] = {
     "sessionstart": "start",
@@ -29,11 +31,17 @@ _EVENTS: Final[Mapping[str, Event]] = {
     "precompress": "compact",
     "userpromptsubmit": "prompt",
     "beforeagent": "prompt",
+    "stop": "stop",
+    "afteragent": "stop",
+    "sessionend": "end",
     "pretooluse": "edit",
     "beforetool": "edit",
 }
 _PATHS: Final = ("file_path", "notebook_path", "path", "target_file")
 _PATCHED: Final = re.compile(r"^[ \t]*\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
+
+
+_BEGIN: Final = "*** Begin Patch"
 
 
 class Answer(NamedTuple):
@@ -61,6 +69,11 @@ def session_of(client: str, payload: Any) -> str | None:
     return next((found for key in keys if (found := _text(payload, key))), None)
 
 
+def goes_on(payload: Any) -> bool:
+    """Whether the agent works because a hook sent it on when it wanted to stop."""
+    return isinstance(payload, dict) and bool(payload.get("stop_hook_active") or payload.get("loop_count"))
+
+
 def actor_of(client: str, payload: Any, environ: Mapping[str, str]) -> str | None:
     """Return the session's name: HOLDFAST_ACTOR, which its commands heed too, else one made of its id; or None."""
     session = session_of(client, payload)
@@ -71,7 +84,9 @@ def paths_of(client: str, payload: Any) -> list[str]:
     """Return the files that are about to be edited, absolute if the payload names the working folder."""
     call = payload.get("tool_input") if isinstance(payload, dict) else None
     if client == "codex":
-        found = _PATCHED.findall(_text(call, "command") or "") if _text(payload, "tool_name") == "apply_patch" else []
+        command = _text(call, "command") or ""
+        is_patch = _text(payload, "tool_name") == "apply_patch" or _BEGIN in command
+        found = _PATCHED.findall(command) if is_patch else []
     else:
         found = [path for key in _PATHS if (path := _text(call, key))]
     roots = payload.get("workspace_roots") if isinstance(payload, dict) else None
@@ -92,8 +107,12 @@ def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answe
             denied = {"permission": "deny", "user_message": reason, "agent_message": reason}
             return Answer(json.dumps(denied), "", 0)
         return Answer("", reason + "\n", 2)
-    if not text.strip():
+    if not text.strip() or event == "end":
         return Answer(nothing, "", 0)
+    if event == "stop":
+        if client == "cursor":
+            return Answer(json.dumps({"followup_message": text}), "", 0)
+        return Answer(json.dumps({"decision": "deny" if client == "gemini" else "block", "reason": text}), "", 0)
     if event == "compact":
         return Answer(f"Keep in the summary:\n{text}", "", 0) if client == "claude" else Answer(nothing, "", 0)
     if client == "cursor":

@@ -1,4 +1,4 @@
-"""The line of `sh` that hooks run, which refuses if holdfast cannot decide; and the file that names the program.
+"""The line of `sh` that hooks run, which refuses if holdfast cannot decide; the files that it and `--check` need.
 
 Clients take a hook that cannot be started, fails or is too slow for consent. So the line itself refuses an edit then:
 if the program is missing, ends with another exit code than a decision, or takes longer than DEADLINE seconds, which is
@@ -11,23 +11,25 @@ belongs to the user.
 Where there is no workspace the line allows everything without starting anything. It searches as `location` does:
 HOLDFAST_DIR, HOLDFAST_URL, a store in the current folder, in the client's project folder, in those above, and for a
 linked worktree beside the git common directory. It is quoted with single quotes, so it contains none, and no doubled
-backslash: then every shell reads it alike.
+backslash: then every shell reads it alike. Nor a default such as `${x:-y}`, which Gemini replaces by y.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.faces.cli.location import FOLDER, STORE, home
 from holdfast.filesystem import hide_from_git, make_folder, write_private
 
 DEADLINE: Final = 5  # seconds
 PROGRAM: Final = "program"
+CHOSEN: Final = "setup.json"
 
 # `at` looks at a folder that may hold a store, `up` at a folder, its git worktree and all above.
 _FIND: Final = f"""\
@@ -42,7 +44,7 @@ cd -P . 2>/dev/null; up "$PWD"; up "$CLAUDE_PROJECT_DIR"; up "$GEMINI_PROJECT_DI
 [ -x "$p" ] || {{ p=; command -v holdfast >/dev/null && p=holdfast; }}; """
 # The watchdog has no output of the client open: some wait until it is closed.
 _DECIDE: Final = f"""\
-case $* in *cursor|*gemini) j="{{}}";; *) j=;; esac; \
+c=$3; case $c in "") c=git; j=;; cursor|gemini) j="{{}}";; *) j=;; esac; \
 [ -n "$w" ] || {{ printf %s "$j"; exit 0; }}; \
 if [ -z "$p" ]; then r="no program holdfast was found"; else \
 exec 3<&0; "$p" "$@" <&3 & k=$!; exec 3<&-; \
@@ -53,8 +55,8 @@ case "$* $r" in *" 0"|"guard --hook "*" 2"|*"--staged 12") exit $r;; \
 *) r="it ended with exit code $r";; esac; fi; \
 m="holdfast $1 did not run: $r."; \
 case "$bad $1" in "2 guard") m="$m Refused, because nobody knows whether another agent has locked this.";; esac; \
-m="$m To mend it, run: holdfast setup ${{3:-git}}, with a holdfast that works; it writes {FOLDER}/{PROGRAM}. \
-holdfast setup ${{3:-git}} --check tries it."; \
+m="$m To mend it, run: holdfast setup $c, with a holdfast that works; it writes {FOLDER}/{PROGRAM}. \
+holdfast setup $c --check tries it."; \
 case "$bad $*" in "2 guard --hook cursor") \
 printf "{{\\"permission\\":\\"deny\\",\\"user_message\\":\\"%s\\",\\"agent_message\\":\\"%s\\"}}" "$m" "$m";; esac; \
 echo "$m" >&2; \
@@ -92,18 +94,57 @@ def write_program(root: Path) -> Path | None:
     found = program()
     if found is None:
         return None
-    folder = home(str(root))
-    make_folder(folder)
-    hide_from_git(folder)
-    path = os.path.join(folder, PROGRAM)
+    path = os.path.join(_folder(root), PROGRAM)
     write_private(path, f"{found}\n".encode())
     return Path(path)
 
 
+def _folder(root: Path) -> str:
+    folder = home(str(root))
+    make_folder(folder)
+    hide_from_git(folder)
+    return folder
+
+
+class Choice(NamedTuple):
+    """How a client was set up."""
+
+    lenient: bool = False
+    mcp: bool = True
+    release: bool = False
+
+
+DEFAULT: Final = Choice()
+
+
+def remember(root: Path, client: str, choice: Choice | None) -> None:
+    """Note how a client was set up, for whoever checks it; None: it was removed."""
+    known = {name: each for name, each in _chosen(root).items() if name != client}
+    if choice is not None:
+        known[client] = choice._asdict()
+    if known:
+        write_private(os.path.join(_folder(root), CHOSEN), json.dumps(known, indent=1).encode() + b"\n")
+
+
+def chosen(root: Path, client: str) -> Choice | None:
+    """Return how a client was set up on this machine; None if it was not."""
+    known = _chosen(root).get(client)
+    return None if known is None else Choice(**{name: bool(known[name]) for name in Choice._fields if name in known})
+
+
+def _chosen(root: Path) -> dict[str, dict[str, Any]]:
+    try:
+        found = json.loads((Path(home(str(root))) / CHOSEN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {name: each for name, each in found.items() if isinstance(each, dict)} if isinstance(found, dict) else {}
+
+
 def remove_program(root: Path) -> None:
-    """Remove the file, and the folder if it was made for it alone."""
+    """Remove the file and what was chosen, and the folder if it was made for them alone."""
     folder = Path(home(str(root)))
-    (folder / PROGRAM).unlink(missing_ok=True)
+    for name in (PROGRAM, CHOSEN):
+        (folder / name).unlink(missing_ok=True)
     if folder.is_dir() and [path.name for path in folder.iterdir()] == [".gitignore"]:
         (folder / ".gitignore").unlink()
         folder.rmdir()

@@ -20,7 +20,7 @@ export const reject = (context, id, title) => ask({
 });
 
 export const answer = (context, id, title, reason) => ask({
-  title: `Answer ${id}?`, text: `${title}: ${reason ? `“${reason}”. ` : ''}It becomes open again, with your answer as a note.`, verb: 'Answer',
+  title: `Answer ${id}`, text: `${title}: ${reason ? `“${reason}”. ` : ''}It becomes open again, with your answer as a note.`, verb: 'Answer',
   as: who(context), field: { label: 'Answer', area: true, required: true }, act: (note) => context.api.post(`${task(id)}/unblock`, { note }),
 });
 
@@ -30,7 +30,7 @@ export const closeTask = (context, id, title) => ask({
 });
 
 export const reply = (context, id, subject) => ask({
-  title: `Reply to “${subject}”?`, text: 'Your reply also acknowledges it.', verb: 'Reply', as: who(context), field: { label: 'Reply', area: true, required: true },
+  title: `Reply to “${subject}”`, text: 'Your reply also acknowledges it.', verb: 'Reply', as: who(context), field: { label: 'Reply', area: true, required: true },
   act: async (body) => {
     const sent = await context.api.post(`/mail/${seg(id)}/reply`, { body });
     await context.api.post(`/mail/${seg(id)}/ack`).catch((error) => { if (error.status !== 409 && error.status !== 403) throw error; });

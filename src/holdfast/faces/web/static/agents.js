@@ -1,7 +1,7 @@
 // How an agent stands, in one state and a few words, from one status(). Pure: the time is an argument.
 
 const SOON = 120_000; // milliseconds: a claim that ends within them is in trouble
-const SILENT = 900_000; // an agent that holds a lock without an end and was not seen for so long is in trouble
+export const SILENT = 900_000; // an agent that holds a lock without an end and was not seen for so long is in trouble
 const ORDER = ['th', 'st', 'nd', 'rd'];
 
 /** What agents wait for: name -> {lock, place}, place 1 is next. */

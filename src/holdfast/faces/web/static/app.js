@@ -11,6 +11,7 @@ import { connect } from './stream.js';
 import { VIEWS } from './views.js';
 
 const MOST = 2000; // events that wait for a frame: beyond that a view asks for everything again
+const PACE = 100; // milliseconds between two updates of a view
 const POLL = 5000; // milliseconds between calls of status() while the page is visible
 // Scripts of this page alone may become workers.
 const policy = globalThis.trustedTypes?.createPolicy('holdfast', { createScriptURL: (url) => {
@@ -21,7 +22,7 @@ const policy = globalThis.trustedTypes?.createPolicy('holdfast', { createScriptU
 class Page {
   constructor(session, workspace) {
     this.store = new Store({ session, workspace, connection: { state: 'connecting', at: null }, revision: null, status: null });
-    this.api = new Api(session, workspace, (reason) => start({ message: reason ?? 'this session has ended', hint: 'holdfast ui prints a new link' }));
+    this.api = new Api(session, workspace, (reason) => start({ message: reason ?? 'this session has ended', hint: 'run holdfast ui for a new link' }));
     this.pending = [];
     this.reload = false;
     this.view = null;
@@ -52,7 +53,7 @@ class Page {
       const { type: _, ...connection } = message;
       const was = this.store.get('connection').state;
       this.store.set({ connection });
-      if (connection.state === 'ended') return start({ message: 'this session has ended', hint: 'holdfast ui prints a new link' });
+      if (connection.state === 'ended') return start({ message: 'this session has ended', hint: 'run holdfast ui for a new link' });
       if (connection.state === 'live' && was === 'lost') this.status.ask();
     } else if (message.type === 'gap') {
       this.reload = true;
@@ -63,11 +64,13 @@ class Page {
     this.soon();
   }
 
-  /** Show what came, with the next frame: a thousand changes a second cost as much as sixty. */
+  /** Show what came, with the next frame, at most ten times a second: a thousand changes cost little more than ten. */
   soon() {
     if (this.planned || document.hidden || (!this.pending.length && !this.reload)) return;
-    this.planned = requestAnimationFrame(() => {
-      this.planned = 0;
+    this.planned = true;
+    setTimeout(() => requestAnimationFrame(() => {
+      this.planned = false;
+      this.drawn = performance.now();
       const change = { events: this.pending, reload: this.reload };
       this.pending = [];
       this.reload = false;
@@ -75,7 +78,7 @@ class Page {
       if (newest) this.store.set({ revision: Math.max(newest.revision, this.store.get('revision') ?? 0), connection: { ...this.store.get('connection'), at: Date.now() } });
       this.status.ask();
       this.view?.update?.(change);
-    });
+    }), Math.max(0, (this.drawn ?? 0) + PACE - performance.now()));
   }
 
   /** Show what the address names. */
@@ -85,11 +88,11 @@ class Page {
     this.ending?.abort();
     const ending = this.ending = new AbortController();
     const { workspace, session } = { workspace: this.store.get('workspace'), session: this.store.get('session') };
-    const ranks = ['read', 'agent', 'admin'];
+    const ranks = ['read', 'agent', 'admin'], may = (role) => ranks.indexOf(session.role) >= ranks.indexOf(role);
     this.view = found.open({
       workspace, rest, query, api: this.api, store: this.store, signal: ending.signal,
       session: { role: session.role, name: session.role === 'read' ? null : session.actor ?? session.name },
-      can: (role) => ranks.indexOf(session.role) >= ranks.indexOf(role) && this.store.get('connection').state !== 'lost',
+      may, can: (role) => may(role) && this.store.get('connection').state !== 'lost',
       href: (...to) => href(workspace, ...to),
       go: (...to) => go(href(workspace, ...to)),
       setQuery: (given) => {
@@ -155,8 +158,18 @@ async function start(failure = null) {
   }
   const session = kept();
   if (session && !failure) {
-    try { keep(await renew(session)); return show(); } catch (error) {
-      if (error.code === 'UNREACHABLE') return show();
+    show(); // with what is kept; what the session may see now is asked beside it
+    try {
+      const fresh = await renew(session);
+      if (['role', 'actor', 'workspaces'].every((name) => JSON.stringify(fresh[name]) === JSON.stringify(session[name]))) return undefined;
+      keep({ ...kept(), ...fresh });
+      page?.close();
+      page = null;
+      return show();
+    } catch (error) {
+      if (error.code === 'UNREACHABLE') return undefined;
+      page?.close();
+      page = null;
       forget();
       failure = error;
     }

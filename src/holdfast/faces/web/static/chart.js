@@ -9,12 +9,6 @@ export function bars(values, width, height, gap = 2) {
   });
 }
 
-/** The points of a line through values, for a polyline. */
-export function line(values, width, height) {
-  const most = Math.max(1, ...values), pitch = width / Math.max(1, values.length - 1);
-  return values.map((value, at) => `${(at * pitch).toFixed(1)},${(height - (value / most) * height).toFixed(1)}`).join(' ');
-}
-
 const STEPS = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800].map((seconds) => seconds * 1000);
 
 /** Round moments between two times (ms), at most `most`; they fall on the hours of the viewer. */
@@ -30,7 +24,7 @@ export function ticks(from, until, most = 8) {
 export const scale = (from, until, width) => (time) => Math.min(width, Math.max(0, ((time - from) / (until - from)) * width));
 
 /**
- * Stretches of time as bars: [{x, width, items, how, open, before}]. Those that would be narrower than `least` px are
+ * Stretches of time as bars: [{x, width, items, count, how, open, before}]. Those that would be narrower than `least` px are
  * drawn with their neighbours as one, so that a day of 50,000 events has no more bars than pixels. Times are ms.
  */
 export function spans(stretches, from, until, width, least = 3) {
@@ -42,8 +36,9 @@ export function spans(stretches, from, until, width, least = 3) {
     if (narrow && last?.merged && left - (last.x + last.width) < least) {
       last.width = Math.max(last.width, right - last.x, least);
       last.items.push(each);
+      last.count += each.count ?? 1;
       if (last.how !== each.how) last.how = worse(last.how, each.how);
-    } else found.push({ x: left, width: Math.max(right - left, least), items: [each], how: each.how, open: each.end === null, before: each.start < from || Boolean(each.before), merged: narrow });
+    } else found.push({ x: left, width: Math.max(right - left, least), items: [each], count: each.count ?? 1, how: each.how, open: each.end === null, before: each.start < from || Boolean(each.before), merged: narrow || each.count > 1 });
   }
   return found;
 }

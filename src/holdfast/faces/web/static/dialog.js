@@ -26,7 +26,7 @@ export function ask({ title, text, verb, force = false, as = '', field = null, f
   document.body.append(dialog);
   return new Promise((resolve) => {
     let result;
-    dialog.addEventListener('close', () => { dialog.remove(); opener?.focus?.(); resolve(result); });
+    dialog.addEventListener('close', () => { dialog.remove(); (opener?.offsetParent ? opener : document.querySelector('main'))?.focus(); resolve(result); });
     form.addEventListener('submit', async (event) => {
       event.preventDefault();
       const values = Object.fromEntries(inputs.map(([each, control]) => [each.name ?? 'value', control.value.trim()]));

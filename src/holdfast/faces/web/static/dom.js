@@ -1,9 +1,10 @@
 // Elements, keyed lists and text. Text becomes text nodes and nothing else: no markup is ever parsed.
 
 const SVG = 'http://www.w3.org/2000/svg';
-// Control characters, and those that turn the direction of what follows, would hide or disguise text.
+// Control characters, those that turn the direction of what follows, and those that are not seen would disguise text.
+// Joiners have a meaning between letters that are not ASCII, and in emoji.
 // eslint-disable-next-line no-control-regex
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
+const HIDDEN = /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\u{e0000}-\u{e0fff}]|(?<=^|[\0-\x7f])[\u200c\u200d]|[\u200c\u200d](?=$|[\0-\x7f])/gu;
 
 /** Text with its control characters made visible. */
 export function visible(text) {

@@ -21,16 +21,18 @@ export function duration(seconds) {
 }
 
 const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+const seconds = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' });
+const grouped = new Intl.NumberFormat('en-US');
 const whole = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 
 /** 12:41 */
 export const hourOf = (time) => clock.format(new Date(time));
 /** 12:41:07 */
-export const secondOf = (time) => new Date(time).toLocaleTimeString('en-GB');
+export const secondOf = (time) => seconds.format(new Date(time));
 /** 17 Nov 2026, 12:41:07 */
 export const exact = (time) => whole.format(new Date(time));
 /** 18,204 */
-export const number = (value) => value.toLocaleString('en-US');
+export const number = (value) => grouped.format(value);
 /** 1st, 2nd, 3rd */
 export function ordinal(n) {
   const tens = n % 100;

@@ -1,12 +1,11 @@
 // The frame around the views: top bar, navigation, banner, keys and search.
 
 import { ask } from './dialog.js';
-import { clip, h, keyed, put, set, text } from './dom.js';
+import { h, put, set, text } from './dom.js';
 import { duration, exact, freeze, hourOf, number, ordinal, secondOf, tick } from './format.js';
-import { seg } from './api.js';
+import { searchBox } from './search.js';
 import { icon, shape } from './shapes.js';
 import { createTask } from './task_acts.js';
-import { stateOfTask, wordOfStatus } from './sentences.js';
 
 const TABS = ['fleet', 'board', 'timeline', 'mail']; // at the foot of a narrow page; the others are under More
 const INPUTS = 'input, textarea, select, dialog, [contenteditable]';
@@ -19,12 +18,15 @@ export class Frame {
     this.revision = h('span.mono.revision');
     this.live = h('span.live');
     this.clock = h('span.clock');
+    this.search = searchBox(api, href, () => store.get('status')?.agents ?? []);
     this.links = views.filter((view) => view.icon).map((view) => [view, this.link(view)]);
     this.element = h('div.frame', null, this.top(), this.banner, this.side(), this.main, this.tabs());
-    this.ends = [store.on(['connection', 'revision'], () => this.connection()), store.on('status', () => this.counts())];
+    this.ends = [store.on('revision', () => this.count()), store.on('connection', () => this.connection()), store.on('status', () => this.counts())];
     this.timer = setInterval(() => this.second(), 1000);
     this.press = (event) => this.key(event);
     document.addEventListener('keydown', this.press);
+    this.away = (event) => this.closeMenus(event.target);
+    document.addEventListener('click', this.away);
     this.connection();
     this.second();
   }
@@ -38,44 +40,7 @@ export class Frame {
     const out = h('button.avatar', { title: `${name ?? 'reader'}, ${session.role}`, 'aria-label': 'account', on: { click: () => this.person() } }, (name ?? 'r').charAt(0).toUpperCase());
     return h('header.top', null,
       h('a.brand', { href: this.href(this.views[0].name), 'aria-label': 'Holdfast' }, icon('brand', 20), h('span', null, 'Holdfast')),
-      spot, this.search(), h('span.facts', null, this.revision, this.live, this.clock, out));
-  }
-
-  /** Search: tasks by text or id, agents by name. */
-  search() {
-    const list = h('div.search-list', { role: 'listbox', id: 'found', 'aria-label': 'found', hidden: true });
-    let asked = 0;
-    const look = async () => {
-      const words = input.value.trim(), number = ++asked;
-      list.hidden = !words;
-      if (!words) return;
-      const [hits, exactly] = await Promise.all([this.api.get('/tasks/search', { text: words, limit: 8 }).catch(() => []), /^\S+$/.test(words) ? this.api.get(`/tasks/${seg(words)}`).catch(() => null) : null]);
-      if (number !== asked) return;
-      const tasks = [...(exactly ? [exactly] : []), ...hits.map((hit) => hit.task ?? hit).filter((task) => task.id !== exactly?.id)];
-      const agents = (this.store.get('status')?.agents ?? []).filter((agent) => agent.name.includes(words.toLowerCase())).slice(0, 3);
-      const found = [...tasks.map((task) => ({ key: task.id, to: this.href('task', task.id), parts: [shape(stateOfTask(task), 14, wordOfStatus(task.status)), h('span.mono.ink-2', null, task.id), h('span.one', null, clip(task.title))] })),
-        ...agents.map((agent) => ({ key: `agent ${agent.name}`, to: agent.task ? this.href('task', agent.task) : `${this.href('log')}?actor=${encodeURIComponent(agent.name)}`, parts: [icon('fleet', 14), h('b', null, agent.name), h('span.ink-3.one', null, agent.title ?? 'no task')] }))];
-      keyed(list, found.length ? found : [{ key: 'none' }], (each) => each.key, (each) => (each.to ? h('a', { href: each.to, role: 'option', on: { click: () => { list.hidden = true; } } }, each.parts) : h('span.ink-3', { role: 'option', 'aria-disabled': 'true' }, 'nothing found')), () => {});
-    };
-    let timer = 0;
-    const input = h('input', { type: 'search', placeholder: 'Search tasks, agents', 'aria-label': 'search', autocomplete: 'off', role: 'combobox', 'aria-expanded': 'false', 'aria-controls': 'found', on: {
-      input: () => { clearTimeout(timer); timer = setTimeout(look, 120); },
-      focus: () => { if (input.value) look(); },
-      keydown: (event) => {
-        if (event.key === 'Escape') { list.hidden = true; input.blur(); }
-        if (event.key === 'ArrowDown') { event.preventDefault(); list.querySelector('a')?.focus(); }
-        if (event.key === 'Enter') list.querySelector('a')?.click();
-      },
-    } });
-    list.addEventListener('keydown', (event) => {
-      const next = { ArrowDown: 'nextElementSibling', ArrowUp: 'previousElementSibling' }[event.key];
-      if (next) { event.preventDefault(); (document.activeElement[next] ?? input).focus(); }
-      if (event.key === 'Escape') { list.hidden = true; input.focus(); }
-    });
-    this.searchInput = input;
-    const box = h('div.search', { role: 'search' }, h('span.search-box', null, shape('search'), input, h('kbd', null, '/')), list);
-    document.addEventListener('click', this.away = (event) => { if (!box.contains(event.target)) list.hidden = true; });
-    return box;
+      spot, this.search.element, h('span.facts', null, this.revision, this.live, this.clock, out));
   }
 
   /** The list of keys. */
@@ -128,7 +93,7 @@ export class Frame {
     const shown = this.views.filter((view) => view.icon), first = TABS.map((name) => shown.find((view) => view.name === name)).filter(Boolean);
     const tab = (view) => h('a', { href: this.href(view.name), data: { view: view.name } }, icon(view.icon, 20), h('span', null, view.title), h('span.count'));
     const rest = shown.filter((view) => !first.includes(view));
-    const more = h('details.menu.more', null, h('summary', null, icon('more', 20), h('span', null, 'More')), h('div.menu-list', { on: { click: () => { more.open = false; } } }, rest.map(tab), h('button', { type: 'button', on: { click: () => this.person() } }, 'Account')));
+    const more = h('details.menu.more', null, h('summary', null, icon('more', 20), h('span', null, 'More')), h('div.menu-list', null, rest.map(tab), h('button', { type: 'button', on: { click: () => this.person() } }, 'Account')));
     return h('nav.tabs', { 'aria-label': 'views, narrow' }, first.map(tab), more);
   }
 
@@ -140,15 +105,35 @@ export class Frame {
     put(this.main, opened.element);
     for (const [each, { element }] of this.links) set(element, { 'aria-current': each === view ? 'page' : null });
     for (const element of this.element.querySelectorAll('.tabs a')) set(element, { 'aria-current': element.dataset.view === view.name ? 'page' : null });
+    this.offer();
+  }
+
+  /** Acts are off while the connection is lost. */
+  offer() {
+    const lost = this.store.get('connection').state === 'lost';
+    for (const each of document.querySelectorAll('[data-act]')) each.disabled = lost;
+  }
+
+  /** A menu closes when something in it is chosen, by a click elsewhere and by Escape. */
+  closeMenus(target = null) {
+    if (!target || !this.search.element.contains(target)) this.search.close();
+    const open = [...document.querySelectorAll('details.menu[open]')].filter((menu) => !target || !menu.contains(target) || target.closest('.menu-list :is(a, button)'));
+    for (const menu of open) menu.open = false;
+    return open;
+  }
+
+  count() {
+    const revision = this.store.get('revision');
+    text(this.revision, revision === null ? '' : `rev ${number(revision)}`);
   }
 
   connection() {
     const { state, since, attempt, retryAt, at } = this.store.get('connection');
-    const revision = this.store.get('revision');
-    text(this.revision, revision === null ? '' : `rev ${number(revision)}`);
-    const lost = state === 'lost';
+    if (state === 'live' && this.state === state) return; // only its time changed, with every event
+    this.state = state;
+    const revision = this.store.get('revision'), lost = state === 'lost';
     document.body.classList.toggle('lost', lost);
-    for (const button of document.querySelectorAll('[data-act]')) button.disabled = lost;
+    this.offer();
     freeze(lost ? at : null);
     const old = lost ? duration((Date.now() - (at ?? since)) / 1000) : '';
     this.live.className = `live ${lost ? 'c-red' : 'c-accent'}`;
@@ -179,15 +164,16 @@ export class Frame {
   }
 
   key(event) {
+    if (event.key === 'Escape') this.closeMenus()[0]?.querySelector('summary').focus();
     if (event.target.closest?.(INPUTS) || event.metaKey || event.ctrlKey || event.altKey) return;
     if (this.prefix) {
       this.prefix = false;
       const view = this.views.find((each) => each.key === event.key);
       if (view) { event.preventDefault(); this.go(this.href(view.name)); }
     } else if (event.key === 'g') this.prefix = true;
-    else if (event.key === '/') { event.preventDefault(); this.searchInput.focus(); }
+    else if (event.key === '/') { event.preventDefault(); this.search.focus(); }
     else if (event.key === '?') this.help();
-    else if (event.key === 'n' && this.store.get('session').role !== 'read') { event.preventDefault(); createTask(this.context()); }
+    else if (event.key === 'n' && this.store.get('session').role !== 'read' && this.state !== 'lost') { event.preventDefault(); createTask(this.context()); }
     else if (this.opened?.key?.(event)) event.preventDefault();
   }
 

@@ -25,14 +25,14 @@
 //   api,                       // calls of operations (api.js)
 //   store,                     // facts of the frame (store.js); store.get('status') is at most 5 s old
 //   session: {role, name},     // role: read, agent, admin; name: as whom this page acts, null with the role read
-//   can(role),                 // whether an act that needs this role is offered now: also false while the connection is lost
+//   may(role),                 // whether an act that needs this role is offered
+//   can(role),                 // whether it can be done now: false while the connection is lost
 //   href(view, ...rest),       // an address in this workspace; links are plain <a href>, the frame opens them in place
 //   go(view, ...rest),         // open a view
 //   setQuery(object),          // change the query of the address in place (filters), without opening the view again
 //   signal,                    // ends with the view
 // }
-// Acts (buttons that write) carry the class `act-off` rule of app.css: give them data-act, the frame disables them while
-// the connection is lost. After an act nothing needs to be fetched: its event comes through update.
+// Acts (buttons that write) have data-act: the frame disables them while the connection is lost. After an act nothing needs to be fetched: its event comes through update.
 
 /** What an address means: {workspace, view, rest, query}; view is '' at the start. */
 export function parse(location) {

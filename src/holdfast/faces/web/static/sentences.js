@@ -4,14 +4,14 @@ import { clip, h } from './dom.js';
 import { age, number } from './format.js';
 import { hunks } from './diff.js';
 import { markdown } from './markdown.js';
-import { shape, stateOf } from './shapes.js';
+import { COLOURS, shape } from './shapes.js';
 
 export const KINDS = ['task', 'message', 'path', 'lock', 'cell', 'run', 'cell-lock', 'lease', 'stash', 'stash-lock', 'trail', 'link', 'cycle', 'agent', 'template', 'route', 'config', 'clock', 'log'];
 const UUID = /^[0-9a-f]{8}-[0-9a-f-]{27}$/;
-const HIDDEN = new Set(['token', 'note', 'status', 'claimed_by', 'grimoire', 'deadline', 'result']);
+const HIDDEN = new Set(['token', 'note', 'status', 'claimed_by', 'grimoire', 'deadline', 'result', 'ticket', 'waiter']);
 const DONE = {
-  create: 'made it', claim: 'claimed it', release: 'released it', expire: 'let the claim expire', complete: 'completed it', note: 'noted', block: 'blocked it',
-  unblock: 'unblocked it', approve: 'approved it', reject: 'rejected it', close: 'closed it', cancel: 'cancelled it', reopen: 'reopened it', update: 'changed it',
+  create: 'made it', claim: 'claimed it', release: 'released it', expire: 'ended the claim of', complete: 'completed it', note: 'noted', block: 'blocked it',
+  unblock: 'unblocked it', approve: 'approved it', reject: 'rejected it', close: 'closed it', cancel: 'cancelled it', reopen: 'reopened it', update: 'changed it', add_tags: 'tagged it', remove_tags: 'tagged it', set_tags: 'tagged it',
   depend: 'made it wait for', undepend: 'freed it from', park: 'parked it', reparent: 'moved it', delete: 'deleted it', restore: 'restored it', reclaim: 'took it over',
 };
 const SHAPES = { create: 'plus', claim: 'in_progress', reclaim: 'in_progress', expire: 'expired', complete: 'closed', close: 'closed', approve: 'closed', block: 'blocked', reject: 'blocked', release: 'released', park: 'parked' };
@@ -55,12 +55,15 @@ export function tell(event, link, about = null) {
   const own = about !== null && id === about;
   const whole = [event.scope, id].filter(Boolean).join('/');
   const named = own ? null : h('a.mono', { href: link(kind, id), class: 'ink-2', title: whole }, UUID.test(whole) ? `${whole.slice(0, 4)}…${whole.slice(-6)}` : clip(whole, 60));
-  const verb = kind === 'task' ? DONE[op] ?? op.replaceAll('_', ' ') : op.replaceAll('_', ' ');
+  const fields = Object.keys(data ?? {}).filter((field) => !HIDDEN.has(field));
+  const one = kind === 'task' && op === 'update' && fields.length === 1 && own;
+  const verb = one ? (fields[0] === 'body' ? 'changed the' : 'set') : own && op.endsWith('_tags') ? '' : kind === 'task' ? DONE[op] ?? op.replaceAll('_', ' ') : op.replaceAll('_', ' ');
   const words = own || kind !== 'task' ? verb : verb.replace(/\bit\b/, '');
   const head = [h('b', null, data?.author ?? actor), ' ', kind === 'task' ? words : `${kind} ${words}`, named && [' ', named]];
   const body = [];
   if (event.redacted) return { shape: 'note', head: [...head, h('span.ink-3', null, ' (redacted)')], body: null };
   if (kind === 'message' && op === 'send') return letter(event, link);
+  if (kind === 'task' && op === 'expire') head.push(' ', h('b', null, shown(data?.claimed_by?.[0])));
   const status = data?.status;
   if (Array.isArray(status) && status[0]) head.push(': ', stateWord(status[0]), ' → ', stateWord(status[1]));
   for (const [field, value] of Object.entries(data ?? {})) {
@@ -85,7 +88,7 @@ function letter({ actor, id, data }, link) {
   return { shape: 'mail', head: [h('b', null, plain(data.sender) ?? actor), ' wrote to ', h('b', null, to), ': ', h('a', { href: link('message', id) }, clip(String(plain(data.subject) ?? ''), 200))], body: plain(data.body) ? [h('div.md.ink-2', null, markdown(clip(String(plain(data.body)), 2000)))] : null };
 }
 
-const stateWord = (status) => stateOf(stateOfTask({ status }), wordOfStatus(status), 12).lastChild.cloneNode(true);
+const stateWord = (status) => h('span', { class: `c-${COLOURS[stateOfTask({ status })]}` }, wordOfStatus(status));
 
 /** A row of a history: shape, words, age, revision. */
 export function eventRow(event, link, about = null) {

@@ -61,7 +61,7 @@ export async function signIn(credentials) {
 /** The page that signs in; done(session) is called once it has. `failure` is an error to show. */
 export function signInPage(done, failure = null) {
   const reason = h('div.note-red', { role: 'alert', hidden: failure === null });
-  const show = (error) => { put(reason, shape('trouble'), h('span', null, explain(error))).hidden = false; };
+  const show = (error) => { put(reason, shape('trouble'), h('span', null, h('b', null, explain({ message: error.message })), error.hint && ` ${explain({ message: error.hint })}`)).hidden = false; };
   if (failure) show(failure);
   const token = h('input', { type: 'password', id: 'token', autocomplete: 'off', spellcheck: 'false', required: true });
   const refused = h('p.note-red', { role: 'alert', hidden: true });

@@ -13,7 +13,7 @@ const words = (text) => text.split(/[\s,]+/).filter(Boolean);
 
 /** Ask for a new task and open it. */
 export const createTask = (context, parent = null) => ask({
-  title: parent ? `New task below ${parent}?` : 'New task?', verb: 'Create', as: who(context),
+  title: parent ? `New task below ${parent}` : 'New task', verb: 'Create', as: who(context),
   fields: [{ name: 'title', label: 'Title', required: true }, { name: 'body', label: 'Body, Markdown', area: true }, { name: 'priority', label: 'Priority', options: ['0', '1', '2', '3', '4'], value: '2' }, { name: 'tags', label: 'Tags, with spaces between' }],
   act: async ({ title, body, priority, tags }) => {
     const made = await context.api.post('/tasks', { title, body, priority: Number(priority), tags: words(tags), ...(parent && { parent_id: parent }) });
@@ -50,14 +50,14 @@ const done = (context, task) => ask({
 const edit = async (context, shown) => {
   const task = await context.api.get(path(shown)); // what is on the screen may be a moment old
   return ask({
-    title: `Edit ${task.id}?`, text: `version ${task.version}; refused if somebody changes it meanwhile`, verb: 'Save', as: who(context),
+    title: `Edit ${task.id}`, text: `version ${task.version}; refused if somebody changes it meanwhile`, verb: 'Save', as: who(context),
     fields: [{ name: 'title', label: 'Title', value: task.title, required: true }, { name: 'body', label: 'Body, Markdown', value: task.body, area: true }, { name: 'priority', label: 'Priority', options: ['0', '1', '2', '3', '4'], value: String(task.priority) }, { name: 'type', label: 'Type', options: [...new Set([...TYPES, task.type])], value: task.type }],
     act: ({ title, body, priority, type }) => context.api.patch(path(task), { title, body, priority: Number(priority), type, expected: task.version }),
   });
 };
 
 const tag = (context, task) => ask({
-  title: `Tags of ${task.id}?`, verb: 'Save', as: who(context), field: { label: 'Tags, with spaces between', value: task.tags.join(' ') },
+  title: `Tags of ${task.id}`, verb: 'Save', as: who(context), field: { label: 'Tags, with spaces between', value: task.tags.join(' ') },
   act: (tags) => context.api.put(`${path(task)}/tags`, { tags: words(tags) }),
 });
 
@@ -70,7 +70,7 @@ const named = (id, label, run, more = {}) => ({ id, label, run, ...more });
 
 /** The acts of a task, in the order of harmlessness: {id, label, key, run(context, task), kind, more}. `more`: in the menu. */
 export function actsOf(context, task) {
-  if (!context.can('agent') || task.deleted_at) return [];
+  if (!context.may('agent') || task.deleted_at) return [];
   const mine = task.claimed_by === context.session.name, { status } = task;
   const open = status === 'open', held = status === 'in_progress', blocked = status === 'blocked', review = status === 'pending_merge';
   const fit = [
@@ -89,7 +89,7 @@ export function actsOf(context, task) {
     held && mine && named('block', 'block', block, { key: 'x', more: true }),
     blocked && named('close', 'close', (c, t) => closeTask(c, t.id, t.title), { more: true }),
     (open || blocked) && named('cancel', 'cancel', cancel, { more: true }),
-    held && !mine && context.can('admin') && named('force', 'force release', force, { kind: 'force' }),
+    held && !mine && context.may('admin') && named('force', 'force release', force, { kind: 'force' }),
   ];
   return fit.filter(Boolean);
 }

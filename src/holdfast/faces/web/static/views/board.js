@@ -27,11 +27,11 @@ class Board {
     this.filters = this.filterBar();
     this.total = h('span.hint');
     this.hint = h('p.hint.board-hint');
-    const fresh = h('button.primary', { data: { act: '' }, on: { click: () => { this.show('open'); this.fresh.focus(); } } }, shape('plus', 12), 'New task');
+    const fresh = h('button.primary', { data: { act: '' }, on: { click: () => { this.show('open'); this.fresh.focus(); } } }, shape('plus', 12), 'New', h('span.wide-only', null, ' task'));
     this.tabs = h('div.board-tabs', { role: 'tablist', 'aria-label': 'columns' });
     this.columns = new Map(COLUMNS.map(([name, words, groups]) => [name, this.column(name, words, groups)]));
     this.element = h('div.view.board', null,
-      h('div.view-head', null, h('h1', null, 'Board'), this.total, h('span.line.filters.push', null, this.filters), context.can('agent') && fresh),
+      h('div.view-head', null, h('h1', null, 'Board'), this.total, h('span.line.filters.push', null, this.filters), context.may('agent') && fresh),
       this.hint, this.tabs, h('div.columns', null, [...this.columns.values()].map((each) => each.element)));
     this.loading = paced(() => this.load());
     this.end = context.store.on('status', () => this.draw());
@@ -53,7 +53,7 @@ class Board {
       dragover: (event) => { if (this.drag && moveOf(this.drag.from, name)) event.preventDefault(); },
       drop: (event) => { event.preventDefault(); if (this.drag && moveOf(this.drag.from, name)) this.go(this.drag.card, this.drag.from, name); },
     } }, h('h2.column-head', { class: name === 'open' ? '' : `c-${COLOURS[name]}` }, name !== 'open' && shape(name), words, count), says);
-    if (name === 'open' && this.context.can('agent')) {
+    if (name === 'open' && this.context.may('agent')) {
       this.fresh = h('input', { 'aria-label': 'New task', placeholder: 'New task, Enter to create', data: { act: '' }, on: { keydown: (event) => { if (event.key === 'Enter') this.create(); } } });
       element.append(h('label.new-card', null, shape('plus', 12), this.fresh));
     }
@@ -148,7 +148,7 @@ class Board {
     const from = COLUMN_OF[group], { context } = this;
     const state = group === 'in_progress' && card.parked ? 'parked' : group;
     const act = (words, to, kind) => h('button', { type: 'button', class: kind, data: { act: '' }, 'aria-label': `${words} ${card.id}`, on: { click: () => this.go(card, from, to) } }, words);
-    const element = h('article.card', { tabindex: -1, draggable: context.can('agent') ? 'true' : null, 'aria-label': `${card.id} ${clip(card.title, 80)}`, data: { id: card.id, column: from }, on: {
+    const element = h('article.card', { tabindex: -1, draggable: context.may('agent') ? 'true' : null, 'aria-label': `${card.id} ${clip(card.title, 80)}`, data: { id: card.id, column: from }, on: {
       dragstart: (event) => this.take(event, card, from), dragend: () => this.letGo(),
       pointerdown: (event) => { if (!event.target.closest('.refusal button')) this.touch(card.id); },
     } },
@@ -160,8 +160,8 @@ class Board {
     card.holder && h('div.card-holder', null, h('span.initial', { 'aria-hidden': 'true' }, card.holder.charAt(0).toUpperCase()), h('span.one', null, card.holder), h('span.push', null, timeLeft(card.since, card.until, { wide: 40 }))),
     group === 'blocked' && card.reason && h('p.note-amber', null, clip(card.reason, 400)),
     ['blocked', 'review'].includes(group) && card.by && h('div.card-by', null, 'by ', h('b', null, card.by), card.holds_up > 0 && [', holds up ', h('b', null, card.holds_up)]),
-    group === 'review' && context.can('agent') && h('div.card-acts', null, act('approve', 'closed', 'act'), act('reject', 'blocked', '')),
-    context.can('agent') && h('div.card-move', null, h('button', { type: 'button', data: { act: '' }, 'aria-label': `move ${card.id}`, on: { click: () => this.menu(card, from) } }, 'move…')),
+    group === 'review' && context.may('agent') && h('div.card-acts', null, act('approve', 'closed', 'act'), act('reject', 'blocked', '')),
+    context.may('agent') && h('div.card-move', null, h('button', { type: 'button', data: { act: '' }, 'aria-label': `move ${card.id}`, on: { click: () => this.menu(card, from) } }, 'move…')),
     card.refusal && this.refusal(card));
     return element;
   }
@@ -169,7 +169,7 @@ class Board {
   /** Why a move was refused, at the card. */
   refusal(card) {
     const { error } = this.refusals.get(card.id);
-    const may = this.context.can('admin') && card.holder && error.status === 403;
+    const may = this.context.may('admin') && card.holder && error.status === 403;
     return h('div.note-red.refusal', { role: 'alert' }, shape('trouble', 12), h('div', null, `Refused: ${card.refusal}`,
       may && h('button.force', { type: 'button', data: { act: '' }, on: { click: () => { this.touch(card.id); force(this.context, card); } } }, 'force release…')));
   }
@@ -194,7 +194,7 @@ class Board {
       if (found) text(says, found.says(this.context));
     }
     if (drag) put(this.hint, 'Moving ', h('b', null, drag.card.id), `. From ${NAMES[drag.from]} it can go to ${targetsOf(drag.from).map((name) => NAMES[name]).join(' or ')}. `, h('kbd', null, 'Esc'), ' puts it back');
-    else put(this.hint, this.context.can('agent') && ['Drag a card, or focus it with ', h('kbd', null, 'j'), ' ', h('kbd', null, 'k'), ' and press ', [['c', 'claim'], ['r', 'release'], ['x', 'block'], ['d', 'done'], ['m', 'move']].map(([key, words]) => [h('kbd', null, key), ` ${words} `])]);
+    else put(this.hint, this.context.may('agent') && ['Drag a card, or focus it with ', h('kbd', null, 'j'), ' ', h('kbd', null, 'k'), ' and press ', [['c', 'claim'], ['r', 'release'], ['x', 'block'], ['d', 'done'], ['m', 'move']].map(([key, words]) => [h('kbd', null, key), ` ${words} `])]);
   }
 
   /** Move a card; a refusal is shown at it, and it goes back by staying where it is. */

@@ -1,12 +1,13 @@
 // Fleet: what needs me, is it moving, who works on what, what is stuck.
 
 import { answer, approve, closeTask, reject, releaseLock, reply } from '../acts.js';
+import { bars } from '../chart.js';
 import { clip, h, keyed, put, svg, text } from '../dom.js';
 import { age, duration, exact, now, number, timeLeft } from '../format.js';
 import { flash, listKeys, segments, table } from '../lists.js';
 import { shape, stateOf } from '../shapes.js';
 import { command } from '../sign_in.js';
-import { isPerson, lines, nameOf, standing } from '../agents.js';
+import { isPerson, lines, nameOf, SILENT, standing } from '../agents.js';
 import { paced } from '../store.js';
 
 const SHOWN = matchMedia('(max-width: 820px)').matches ? 4 : 8; // needs at first
@@ -32,7 +33,7 @@ class Fleet {
     this.calm = h('div.panel.empty', null, shape('closed'), 'Nothing needs you. Blocked tasks, reviews and questions to people come here.');
     this.first = steps();
     this.element = h('div.view.fleet', null,
-      h('div.view-head', null, h('h1', null, 'Needs you'), this.count, h('span.hint', null, 'holding up most first, then oldest'),
+      h('div.view-head', null, h('h1', null, 'Needs you'), this.count, this.order = h('span.hint', null, 'holding up most first, then oldest'),
         h('span.hint.push.keys', null, h('kbd', null, 'j'), ' ', h('kbd', null, 'k'), ' move ', h('kbd', null, 'a'), ' act')),
       this.needsPanel = h('div.panel', null, this.needs.element, this.more), this.calm,
       h('div.panel.band', null, this.counts, this.moving),
@@ -60,7 +61,7 @@ class Fleet {
     const { context } = this;
     const shown = this.all ? status.needs_you : status.needs_you.slice(0, SHOWN);
     text(this.count, status.needs);
-    this.count.hidden = this.needsPanel.hidden = status.needs === 0;
+    this.count.hidden = this.order.hidden = this.needsPanel.hidden = status.needs === 0;
     this.calm.hidden = status.needs > 0;
     this.more.hidden = shown.length === status.needs;
     put(this.more, `${number(status.needs - shown.length)} more`, shape('right', 12));
@@ -68,7 +69,7 @@ class Fleet {
       h('td.what', null, stateOf(SHAPE[need.kind], SHAPE[need.kind])),
       h('td.mono.ink-2.id', { title: need.id }, need.kind === 'lock' ? clip(need.id, 12) : SHAPE[need.kind] === 'mail' ? '' : need.id),
       h('td.title', { title: need.title }, h('a', { href: target(context, need) }, clip(need.kind === 'lock' ? 'named lock without an end' : need.title))),
-      h('td.why.small.ink-2', { title: need.reason ?? '' }, why(need)),
+      h('td.why.small.ink-2', { title: need.reason ?? '' }, why(need, status)),
       h('td.from.small', null, need.by ?? ''), h('td.right.small.since', null, age(need.since)),
       h('td.right.holds', { class: need.holds_up ? '' : 'none' }, need.holds_up ? h('b', null, need.holds_up) : h('span.ink-3', null, '–')),
       h('td.acts', null, acts(context, need))));
@@ -76,7 +77,7 @@ class Fleet {
 
   drawAgents(status) {
     const waits = lines(status.locks), time = now();
-    const every = status.agents.filter((agent) => !isPerson(agent)).map((agent) => ({ agent, at: standing(agent, status, time, waits) }));
+    const every = status.agents.filter((agent) => !isPerson(agent) || agent.task).map((agent) => ({ agent, at: standing(agent, status, time, waits) }));
     const counted = (which) => every.filter(FILTERS[which]).length;
     put(this.summary, every.length ? h('span.ink-3', null, `${counted('working')} of ${every.length} working`) : h('span.ink-3', null, 'nobody yet'),
       counted('trouble') > 0 && h('b.state.c-red.small', null, shape('trouble', 12), `${counted('trouble')} in trouble`));
@@ -104,7 +105,8 @@ class Fleet {
       status.cycles.length && ['Cycles in flight', null, status.cycles.slice(0, 4).map((cycle) => [h('a.mono.stuck-line', { href: this.context.href('state') }, cycle.key), phases(cycle.current_phase)])],
     ].filter(Boolean);
     put(this.stuck, sections.length ? sections.map(([head, hint, rows]) => h('div.section', null, h('h3', null, head, hint && h('span.hint', null, ` ${hint}`)), rows))
-      : h('div.section.ink-2.small', null, 'Nothing is. Claims that end soon, lines of waiters and refusals come here.'));
+      : h('div.section.ink-2.small', null, 'Nothing is. Claims that end soon, lines of waiters and refusals come here.'),
+    !status.agents.some((agent) => !isPerson(agent)) && h('div.section', null, h('h3', null, 'Just looking?'), h('p.hint', null, 'A demo plays a fleet of real processes.'), command('holdfast demo')));
   }
 
   /** Throughput from the log. */
@@ -113,11 +115,10 @@ class Fleet {
     const since = new Date(now() - HOURS * 3600_000).toISOString();
     try {
       const found = await api.get('/activity', { since, bucket: BUCKET }, { signal });
-      const bars = found.total.completed.slice(-HOURS * 4), sum = (from, to) => bars.slice(from, to).reduce((a, b) => a + b, 0);
-      const most = Math.max(1, ...bars);
-      put(this.moving, bars.some(Boolean) ? [h('div', null, h('b.small', null, `${sum(-4)} closed in the last hour`), h('div.hint', null, `${sum(-8, -4)} in the hour before; per 15 min, ${HOURS} h`)),
-        svg('svg.spark', { viewBox: `0 0 ${bars.length * 10} 30`, role: 'img', 'aria-label': `closed per 15 minutes: ${bars.join(', ')}`, preserveAspectRatio: 'none' },
-          bars.map((value, at) => svg('rect', { x: at * 10 + 1, y: 30 - Math.max(1, (value / most) * 30), width: 8, height: Math.max(1, (value / most) * 30), class: at >= bars.length - 4 ? 'recent' : '' }, svg('title', null, `${value} closed`))))]
+      const counts = found.total.closed.slice(-HOURS * 4), sum = (from, to) => counts.slice(from, to).reduce((a, b) => a + b, 0);
+      put(this.moving, counts.some(Boolean) ? [h('div', null, h('b.small', null, `${sum(-4)} closed in the last hour`), h('div.hint', null, `${sum(-8, -4)} in the hour before`, h('span.wide-only', null, `; per 15 min, ${HOURS} h`))),
+        svg('svg.spark', { viewBox: `0 0 ${counts.length * 10} 30`, role: 'img', 'aria-label': `closed per 15 minutes: ${counts.join(', ')}`, preserveAspectRatio: 'none' },
+          bars(counts, counts.length * 10, 30).map(({ x, y, width, height, value }, at) => svg('rect', { x, y, width, height, class: at >= counts.length - 4 ? 'recent' : '' }, svg('title', null, `${value} closed`))))]
         : h('span.hint', null, 'Throughput appears with the first closed task.'));
     } catch (error) { if (error.code === 'COMPACTED') put(this.moving, h('span.hint', null, 'The log of the last hours was compacted.')); else if (error.name !== 'AbortError' && error.code !== 'UNREACHABLE') throw error; }
   }
@@ -139,9 +140,14 @@ function fillAgent(context, row, each) {
 const print = ({ agent: { seen_at: _, ...agent }, at }) => JSON.stringify([agent, at]);
 const seen = ({ agent, at }) => (agent.seen_at ? h('span', { class: at.silent ? 'c-red strong' : '' }, age(agent.seen_at)) : '–');
 
-function why(need) {
-  if (!need.reason) return need.kind === 'mail' ? 'wants an answer' : '';
-  return need.kind === 'blocked' ? `“${clip(need.reason)}”` : clip(need.reason);
+function why({ kind, id, by, reason }, status) {
+  const agent = status.agents.find((each) => each.name === by);
+  if (kind === 'lock') {
+    const waiters = status.locks.find((lock) => lock.name === id)?.waiters ?? [], silent = agent?.seen_at && now() - Date.parse(agent.seen_at) > SILENT;
+    return [`${by} holds it`, silent && [', not seen for ', age(agent.seen_at)], waiters.length > 0 && `; ${waiters.slice(0, 3).join(', ')} ${waiters.length === 1 ? 'waits' : 'wait'} in line`];
+  }
+  if (SHAPE[kind] === 'mail') return [(reason ?? 'wants an answer').replaceAll('-', ' '), agent?.parked && `; ${by} is parked until you answer`];
+  return kind === 'blocked' && reason ? `“${clip(reason)}”` : clip(reason ?? '');
 }
 
 function target(context, need) {
@@ -152,7 +158,7 @@ function target(context, need) {
 /** What can be done about it here: at most two, the likely one left. */
 function acts(context, { kind, id, title, reason, by }) {
   const act = (words, run, more = '') => h('button', { type: 'button', class: more, data: { act: '' }, 'aria-label': `${words} ${id}`, on: { click: run } }, words);
-  if (!context.can(kind === 'lock' ? 'admin' : 'agent')) return null;
+  if (!context.may(kind === 'lock' ? 'admin' : 'agent')) return null;
   if (kind === 'blocked') return [act('answer', () => answer(context, id, title, reason), 'act'), act('close', () => closeTask(context, id, title))];
   if (kind === 'review') return [act('approve', () => approve(context, id), 'act'), act('reject', () => reject(context, id, title))];
   if (SHAPE[kind] === 'mail') return act('reply', () => reply(context, id, title), 'act');
@@ -168,7 +174,7 @@ function phases(current) {
 function steps() {
   const step = (n, head, hint, words) => h('div.step', null, h('span.step-number', null, n), h('div', null, h('b', null, head), h('p.hint', null, hint), command(words)));
   return h('div.panel.steps', { hidden: true }, h('div.section', null, h('b', null, 'No agent has written here yet'), h('p.ink-2', null, 'Three steps, about two minutes. This page fills by itself as they happen.')),
-    step(1, 'Make a first task', 'Or on the board.', "holdfast create 'write the parser' --tag backend --priority 1"),
+    step(1, 'Make a first task', ['Or press ', h('kbd', null, 'n'), '.'], "holdfast create 'write the parser' --tag backend --priority 1"),
     step(2, 'Give your client the tools', 'Or codex, cursor, gemini. Run it in the project that the agents work on.', 'holdfast setup claude'),
     step(3, 'Let an agent take it', 'The agent shows up here with its task and the time to the end of its claim.', 'holdfast next --actor ada'));
 }

@@ -1,16 +1,17 @@
 // Graph: what waits for what, from left to right; the critical path by weight, states by colour. Zoom, pan, fold, save.
 
 import { explain, seg } from '../api.js';
-import { clip, h, put, svg, text } from '../dom.js';
+import { clip, h, keyed, put, svg, text } from '../dom.js';
 import { attempt } from '../acts.js';
 import { listKeys, segments } from '../lists.js';
 import { fold, layout, NODE } from '../layout.js';
-import { COLOURS, shape, wordOf } from '../shapes.js';
+import { COLOURS, glyph, shape, wordOf } from '../shapes.js';
 import { paced } from '../store.js';
 
 const MOST = 1000; // nodes drawn at once
 const AUTO = 90; // more open tasks than that: begin below the tree that has most of them
 const ZOOM = [0.1, 2.5];
+const LEGIBLE = 0.7; // on a narrow screen the picture begins at its left edge, where it can be read
 const LEGEND = ['ready', 'held', 'parked', 'review', 'blocked', 'waiting'];
 
 /** The state of shapes.js of a node. */
@@ -35,7 +36,8 @@ class Graph {
     this.roots = h('select', { 'aria-label': 'root', on: { change: () => context.go('graph', ...(this.roots.value ? [this.roots.value] : ['all'])) } });
     this.toggle = h('button', { on: { click: () => { this.closed = !this.closed; this.remember(); this.loading.ask(); } } });
     this.save = h('button', { on: { click: () => this.download() } }, 'save SVG');
-    this.scene = svg('g');
+    [this.heads, this.lines, this.boxes] = [svg('g'), svg('g'), svg('g')];
+    this.scene = svg('g', null, this.heads, this.lines, this.boxes);
     this.canvas = svg('svg.graph-canvas', { role: 'group', 'aria-label': 'graph of tasks', on: { pointerdown: (event) => this.pan(event), wheel: (event) => this.wheel(event) } }, markers(), this.scene);
     this.percent = h('span');
     const zoom = (words, factor, name) => h('button', { 'aria-label': name, on: { click: () => this.zoom(factor) } }, words);
@@ -82,27 +84,37 @@ class Graph {
     if (cut) shown = [...shown].sort((a, b) => b.critical - a.critical || b.unblocks - a.unblocks).slice(0, MOST);
     const edges = graph.edges.filter((edge) => edge.kind === (tree ? 'parent' : 'depends')).map((edge) => ({ from: edge.on, to: edge.id }));
     const folded = fold(shown, edges, parent, this.folded);
-    const drawn = layout(folded.nodes, folded.edges);
-    this.size = drawn;
+    const print = JSON.stringify([folded.nodes.map((node) => node.id), folded.edges]);
+    if (print !== this.print) { // else it only changed its states: everything stays where it is
+      this.print = print;
+      this.size = layout(folded.nodes, folded.edges);
+      put(this.heads, Array.from({ length: this.size.layers }, (_, n) => svg('text.depth', { x: n * (NODE.width + NODE.across), y: -14 }, `depth ${n}`)));
+      this.path = null;
+    }
+    const drawn = this.size;
     const step = new Map(graph.critical_path.map((id, n) => [id, n]));
     const critical = (edge) => !tree && step.has(edge.from) && step.get(edge.to) === step.get(edge.from) + 1;
-    const lines = [...drawn.edges].sort((a, b) => critical(a) - critical(b)).map((edge) => svg('path.edge', { d: edge.path, class: critical(edge) ? 'critical' : '', 'marker-end': `url(#head${critical(edge) ? '-critical' : ''})` }));
-    const heads = Array.from({ length: drawn.layers }, (_, n) => svg('text.depth', { x: n * (NODE.width + NODE.across), y: -14 }, `depth ${n}`));
-    put(this.scene, heads, lines, drawn.nodes.map((place) => this.node(place, folded.hidden.get(place.id) ?? 0, parents.has(place.id), step.has(place.id) && !tree)));
+    const path = graph.critical_path.join(' ');
+    if (path !== this.path) {
+      this.path = path;
+      put(this.lines, [...drawn.edges].sort((a, b) => critical(a) - critical(b)).map((edge) => svg('path.edge', { d: edge.path, class: critical(edge) ? 'critical' : '', 'marker-end': `url(#head${critical(edge) ? '-critical' : ''})` })));
+    }
+    const items = drawn.nodes.map((place) => ({ place, node: this.nodes.get(place.id), hidden: folded.hidden.get(place.id) ?? 0, folds: parents.has(place.id), critical: step.has(place.id) && !tree }));
+    keyed(this.boxes, items, (each) => each.place.id, (each) => this.node(each));
     this.head(graph, drawn, cut);
     this.drawRail(graph);
-    if (fit) this.fit(); else this.move();
+    if (fit) this.fit(this.canvas.clientWidth < 600 ? LEGIBLE : ZOOM[0]); else this.move();
   }
 
-  node({ id, x, y }, hidden, folds, critical) {
-    const node = this.nodes.get(id), state = stateOf(node), { context } = this;
+  node({ place: { id, x, y }, node, hidden, folds, critical }) {
+    const state = stateOf(node), { context } = this;
     const lines = wrap(node.title, 18);
     const turn = (event) => { event.preventDefault(); event.stopPropagation(); if (this.folded.has(id)) this.folded.delete(id); else this.folded.add(id); this.draw(); };
     return svg('a.node', { href: context.href('task', id), transform: `translate(${x} ${y})`, class: `s-${COLOURS[state]}${critical ? ' on-path' : ''}${hidden ? ' folded' : ''}`, data: { id }, 'aria-label': `${id} ${clip(node.title, 80)}, ${wordOf(state)}${node.claimed_by ? ` by ${node.claimed_by}` : ''}${critical ? ', critical path' : ''}` },
       svg('title', null, `${id} ${clip(node.title, 300)}`),
       hidden > 0 && svg('rect.stack', { x: 4, y: 4, width: NODE.width, height: NODE.height, rx: 6 }),
       svg('rect.box', { width: NODE.width, height: NODE.height, rx: 6 }),
-      svg('g', { transform: 'translate(10 9)' }, shape(state, 10)), svg('text.node-id', { x: 28, y: 18 }, id), node.claimed_by && svg('text.node-holder', { x: NODE.width - 8, y: 18 }, clip(node.claimed_by, 7)),
+      glyph(state, 10, 9, 10), svg('text.node-id', { x: 28, y: 18 }, id), node.claimed_by && svg('text.node-holder', { x: NODE.width - 8, y: 18 }, clip(node.claimed_by, 7)),
       hidden ? svg('text.node-title', { x: 10, y: 34 }, `+ ${hidden} folded: ${clip(node.title, 9)}`) : lines.map((words, n) => svg('text.node-title', { x: 10, y: 34 + n * 15 }, words)),
       (folds || hidden > 0) && svg('g.fold-button', { role: 'button', tabindex: 0, 'aria-label': `${hidden ? 'unfold' : 'fold'} ${id}`, on: { click: turn, keydown: (event) => { if (event.key === 'Enter') turn(event); } } }, svg('circle', { cx: NODE.width, cy: NODE.height / 2, r: 7 }), svg('text', { x: NODE.width, y: NODE.height / 2 + 4 }, hidden ? '+' : '−')));
   }
@@ -129,7 +141,7 @@ class Graph {
       part('Critical path', `${graph.critical_path.length} tasks, slack 0`, [...graph.critical_path.slice(0, 8).map((id) => row(id)), first && h('p.hint', null, 'Next move: ', h('b', null, next(first)))]),
       part('Top blockers', 'unblocks', graph.blockers.filter((id) => this.nodes.get(id)?.unblocks).slice(0, 6).map((id) => row(id, h('b.push', null, this.nodes.get(id)?.unblocks)))),
       part('Parallel tracks', String(graph.tracks.length), graph.tracks.slice(0, 5).map(track)),
-      part('Ready now', `${count}, nobody has them`, ready.map((node) => row(node.id, context.can('agent') && h('button.quiet.push.claim', { data: { act: '' }, 'aria-label': `claim ${node.id}`, on: { click: () => attempt(() => context.api.post(`/tasks/${seg(node.id)}/claim`, { ttl: 1800 })) } }, 'claim')))));
+      part('Ready now', `${count}, nobody has them`, ready.map((node) => row(node.id, context.may('agent') && h('button.quiet.push.claim', { data: { act: '' }, 'aria-label': `claim ${node.id}`, on: { click: () => attempt(() => context.api.post(`/tasks/${seg(node.id)}/claim`, { ttl: 1800 })) } }, 'claim')))));
     if (!this.rail.childElementCount) put(this.rail, h('div.section.hint', null, 'No open tasks. ', h('code', null, "holdfast create 'write the parser'"), ' makes one.'));
   }
 
@@ -138,11 +150,12 @@ class Graph {
     text(this.percent, `${Math.round(this.at.k * 100)} %`);
   }
 
-  fit() {
+  /** Show all of it, but not smaller than `least`. */
+  fit(least = ZOOM[0]) {
     const { clientWidth: width, clientHeight: height } = this.canvas;
     if (!width || !this.size) return;
     const k = Math.min(1, (width - 32) / Math.max(1, this.size.width), (height - 60) / Math.max(1, this.size.height));
-    this.at = { k: Math.max(ZOOM[0], k), x: 16, y: 40 };
+    this.at = { k: Math.max(least, k), x: 16, y: 40 };
     this.move();
   }
 

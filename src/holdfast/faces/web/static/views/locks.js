@@ -107,7 +107,7 @@ class Locks {
       h('td', { title: nameOf(lock) || lock.name }, h('span.line', { style: { 'padding-left': `${depth * 20 + 16}px` } }, shape('lock'), h('b.mono.one', null, middle(name, 34)))),
       h('td', null, h('b', null, lock.holder)), h('td', null, lock.task && h('a.mono.ink-2', { href: this.context.href('task', lock.task) }, lock.task)), h('td.small.ink-2', null, mode),
       h('td.right.small', null, age(lock.since)), h('td', null, lock.until || endless(lock) ? timeLeft(lock.since, lock.until, { lost: endless(lock) }) : h('span.small.ink-3', null, 'with the claim')),
-      h('td', null, lock.waiters.length ? h('span.line', null, lock.waiters.slice(0, 4).map((waiter, n) => h('span.chip', null, h('b', null, n + 1), waiter))) : h('span.ink-3', null, '–')));
+      h('td', { class: lock.waiters.length ? '' : 'none' }, lock.waiters.length ? h('span.line', null, lock.waiters.slice(0, 4).map((waiter, n) => h('span.chip', null, h('b', null, n + 1), waiter))) : h('span.ink-3', null, '–')));
   }
 
   drawSide(status) {
@@ -116,11 +116,11 @@ class Locks {
     if (print === this.print) return;
     this.print = print;
     const fact = (name, ...value) => h('div.fact', null, h('span.ink-3', null, name), h('span', null, value));
-    const forced = (each) => context.can('admin') && h('button.force.large', { type: 'button', data: { act: '' }, on: { click: () => this.force(each, status) } }, 'force release…');
+    const forced = (each) => context.may('admin') && h('button.force.large', { type: 'button', data: { act: '' }, on: { click: () => this.force(each, status) } }, 'force release…');
     const card = lock && h('div.panel', null, h('div.section', null, h('div.line', null, shape('lock'), h('b.mono.text', null, nameOf(lock))), h('p.small.ink-2', null, lock.kind === 'path' ? 'and everything below' : 'a name', lock.reason && `; “${clip(lock.reason, 200)}”`)),
       h('div.section', null, fact('Holder', h('b', null, lock.holder)), lock.task && fact('Task', h('a.mono', { href: context.href('task', lock.task) }, lock.task)), fact('Since', age(lock.since), `, ${hourOf(lock.since)}`), fact('Ends in', timeLeft(lock.since, lock.until, { lost: endless(lock) })), lock.task && fact('Lives with', 'the claim')),
       lock.waiters.length > 0 && h('div.section', null, h('h3', null, 'Line, served in order'), lock.waiters.map((name, n) => h('div.rail-row', null, h('b', null, n + 1), h('b', null, name))), h('p.hint', null, 'A waiter that is gone loses its place after 10 s.')),
-      h('div.section.line', null, context.can('agent') && h('button.large', { type: 'button', data: { act: '' }, on: { click: () => this.mail(lock) } }, `mail ${lock.holder}`), forced(lock)));
+      h('div.section.line', null, context.may('agent') && h('button.large', { type: 'button', data: { act: '' }, on: { click: () => this.mail(lock) } }, `mail ${lock.holder}`), forced(lock)));
     put(this.side, card || h('div.panel.section.hint', null, 'Choose a lock to see who waits for it.'),
       status.locks.filter((each) => endless(each) && each !== lock).slice(0, 3).map((each) => h('div.panel.section', null, h('div.line', null, shape('trouble'), h('b', null, `${nameOf(each)} has no end`)), h('p.small.ink-2', null, `${this.told(each, status)} Only a person can end it.`), forced(each))));
   }
@@ -138,7 +138,7 @@ class Locks {
   }
 
   mail(lock) {
-    return ask({ title: `Mail ${lock.holder}?`, text: `About ${clip(nameOf(lock), 80)}.`, verb: 'Send', as: `${this.context.session.name}, ${this.context.session.role}`, field: { label: 'Text', area: true, required: true },
+    return ask({ title: `Mail to ${lock.holder}`, text: `About ${clip(nameOf(lock), 80)}.`, verb: 'Send', as: `${this.context.session.name}, ${this.context.session.role}`, field: { label: 'Text', area: true, required: true },
       act: (body) => this.context.api.post('/mail', { to: [lock.holder], subject: clip(`About the lock ${nameOf(lock)}`, 200), body, type: 'request', ack: true, ...(lock.task && { task: lock.task }) }) });
   }
 }

@@ -36,7 +36,7 @@ class Mail {
     this.thread = h('section.thread', { 'aria-label': 'thread' });
     this.rail = h('aside.mail-rail', { 'aria-label': 'how it stands' });
     this.element = h('div.view.mail', null,
-      h('div.view-head', null, h('h1', null, 'Mail'), this.wants, h('span.line.push', null, this.boxes.element, find, context.can('agent') && write)),
+      h('div.view-head', null, h('h1', null, 'Mail'), this.wants, h('span.line.push', null, this.boxes.element, find, context.may('agent') && write)),
       h('div.panel.mail-columns', null, h('div.thread-list', null, this.list, this.more), this.thread, this.rail));
     this.loading = paced(() => this.load());
     this.loading.ask();
@@ -117,7 +117,7 @@ class Mail {
 
   form(asked) {
     const { context } = this;
-    if (!context.can('agent')) return;
+    if (!context.may('agent')) return;
     const box = h('textarea', { 'aria-label': 'Your reply', rows: 3, placeholder: 'Your reply', value: this.drafts.get(this.open) ?? '' });
     const failure = h('p.note-red', { role: 'alert', hidden: true });
     const mine = asked.status[this.me] === 'unread';
@@ -139,7 +139,7 @@ class Mail {
 
   write() {
     const names = (this.context.store.get('status')?.agents ?? []).map((agent) => agent.name).filter((name) => name !== this.me);
-    return ask({ title: 'Write a message?', verb: 'Send', as: `${this.me}, ${this.context.session.role}`,
+    return ask({ title: 'New message', verb: 'Send', as: `${this.me}, ${this.context.session.role}`,
       fields: [{ name: 'to', label: 'To', options: [['*', 'everybody'], ...names] }, { name: 'subject', label: 'Subject', required: true }, { name: 'body', label: 'Text, Markdown', area: true }, { name: 'type', label: 'Type', options: TYPES, value: 'notify' }],
       act: async ({ to, ...rest }) => { const sent = await this.context.api.post('/mail', { to: [to], ...rest, ack: rest.type !== 'notify' }); this.context.go('mail', sent.thread); } });
   }

@@ -74,7 +74,7 @@ class State {
   drawList() {
     if (!this.runs) return;
     const failed = this.cycles.filter((cycle) => ['failed', 'corrupt'].includes(cycle.status)).length, flying = this.cycles.filter((cycle) => cycle.status === 'in_progress').length;
-    text(this.summary, `${this.runs.length}${this.moreRuns ? '+' : ''} runs, ${this.stashes.length} stashes on ${this.trails.length} trails, ${flying} ${flying === 1 ? 'cycle' : 'cycles'} in flight${failed ? `, ${failed} failed` : ''}`);
+    text(this.summary, `${this.runs.length}${this.moreRuns ? '+' : ''} runs, ${this.stashes.length} stashes on ${this.trails.length} ${this.trails.length === 1 ? 'trail' : 'trails'}, ${flying} ${flying === 1 ? 'cycle' : 'cycles'} in flight${failed ? `, ${failed} failed` : ''}`);
     const fits = (...words) => !this.search || words.some((each) => each.toLowerCase().includes(this.search));
     const head = (name, label, right) => h('div.tree-row', null, h('button.quiet.turn', { type: 'button', 'aria-expanded': String(this.open.has(name)), on: { click: () => this.turn(name) } }, shape(this.open.has(name) ? 'down' : 'right', 12), shape('folder'), h('b.one', null, clip(label, 40))), h('span.push.small.ink-3', null, right));
     const entry = (kind, rest, label, ...right) => { const here = this.chosen?.kind === kind && JSON.stringify(this.chosen.rest) === JSON.stringify(rest); return h('a.tree-row.leaf', { href: this.context.href('state', kind, ...rest), 'aria-current': here ? 'true' : null, class: here ? 'selected' : '' }, h('span.mono.one', { title: label }, clip(label, 80)), right.map((words) => h('span.small.ink-3', null, words))); };

@@ -2,7 +2,7 @@
 
 import { ApiError, explain, seg } from '../api.js';
 import { clip, h, keyed, put } from '../dom.js';
-import { age, exact, hourOf, now, number, timeLeft } from '../format.js';
+import { age, duration, exact, hourOf, now, number, timeLeft } from '../format.js';
 import { listKeys, segments } from '../lists.js';
 import { markdown } from '../markdown.js';
 import { shape, stateOf } from '../shapes.js';
@@ -65,6 +65,7 @@ class TaskPage {
       const known = new Set(this.events.map((event) => `${event.revision}-${event.position}`));
       this.events = [...found.filter((event) => !known.has(`${event.revision}-${event.position}`)), ...this.events].sort((a, b) => a.revision - b.revision || a.position - b.position);
       this.drawHistory();
+      if (this.task) this.draw();
     } catch (error) { if (error.name !== 'AbortError' && error.code !== 'UNREACHABLE') put(this.rows, h('p.section.ink-2', null, explain(error))); }
   }
 
@@ -94,23 +95,26 @@ class TaskPage {
     const open = this.head.querySelector('details')?.open ?? false;
     put(this.head,
       h('nav.crumbs.small', { 'aria-label': 'where it is' }, h('a', { href: context.href('board') }, 'Board'), (rail.above ?? []).slice().reverse().map((each) => [' › ', h('a', { href: context.href('task', each.id) }, h('span.mono', null, each.id), ' ', clip(each.title, 40))]), ' › ', h('span.mono', null, task.id)),
-      h('div.task-title', null, h('h1', { dir: 'auto' }, task.title), h('div.acts', null, acts.filter((act) => !act.more && act.kind !== 'force').map(button),
+      h('div.task-title', null, h('h1', { dir: 'auto' }, task.title), h('div.acts', null, acts.length > 0 && button({ id: 'note', label: 'note', key: 'm', run: () => this.input.focus() }), acts.filter((act) => !act.more && act.kind !== 'force').map(button),
         menu.length > 0 && h('details.menu', { open }, h('summary.button', null, 'more', shape('down', 12)), h('div.menu-list', null, menu.map(button))), acts.filter((act) => act.kind === 'force').map(button))),
       h('div.line.small.ink-2.task-facts', null, stateOf(state, wordOfStatus(state === 'waiting' || state === 'ready' ? state : task.status)),
         task.claimed_by && h('span', null, 'held by ', h('b', null, task.claimed_by), ' for ', age(task.claimed_at)), h('span', null, `P${task.priority}`),
-        task.tags.map((tag) => h('a.chip', { href: `${context.href('board')}?tag=${encodeURIComponent(tag)}` }, tag)), h('span.ink-3', null, `${task.type}, version ${task.version}, made `, age(task.created_at, ' ago'))));
+        task.tags.map((tag) => h('a.chip', { href: `${context.href('board')}?tag=${encodeURIComponent(tag)}` }, tag)), h('span.ink-3', null, `${task.type}, version ${task.version}, made ${this.maker}`, age(task.created_at, ' ago'))));
     this.body.hidden = !task.body;
     put(this.body, h('h3', null, 'Body'), h('div.md', { dir: 'auto' }, markdown(task.body)));
-    this.form.hidden = !context.can('agent');
+    this.form.hidden = !context.may('agent');
     put(this.facts, this.claim(), this.deps(), this.below(), this.locks(), this.mail(), this.route(), this.packet());
   }
+
+  /** Who made it, as far as the log reaches. */
+  get maker() { const [first] = this.events; return first?.op === 'create' ? `by ${first.actor} ` : ''; }
 
   section(head, hint, ...rows) { return h('div.section', null, h('h3', null, head, hint && h('span.ink-2', null, '  ', hint)), rows); }
 
   claim() {
-    const { task, rail } = this;
-    if (task.claimed_by) return this.section('Claim', null, timeLeft(task.claimed_at, task.deadline, { wide: 190 }),
-      h('p.small.ink-2', null, `${task.claimed_by}, since ${hourOf(task.claimed_at)}`, task.deadline ? `, ends ${hourOf(task.deadline)}` : ', parked'));
+    const { task, rail } = this, seen = this.context.store.get('status')?.agents.find((agent) => agent.name === task.claimed_by)?.seen_at;
+    if (task.claimed_by) return this.section('Claim', null, h('div.line.claim-left', null, timeLeft(task.claimed_at, task.deadline, { wide: 160 }), task.deadline && h('span.small.ink-3', null, `of ${duration((Date.parse(task.deadline) - Date.parse(task.claimed_at)) / 1000)}`)),
+      h('p.small.ink-2', null, `${task.claimed_by}, since ${hourOf(task.claimed_at)}`, task.deadline ? `, ends ${hourOf(task.deadline)}` : ', parked', seen && [', seen ', age(seen, ' ago')]));
     if (task.status !== 'open' || !rail.reasons) return null;
     return this.section(rail.reasons.ready ? 'Ready' : 'Not ready', null, rail.reasons.reasons.slice(0, 6).map((reason) => h('p.small.ink-2', { title: exact(now()) }, clip(reason.text))));
   }
@@ -163,7 +167,7 @@ class TaskPage {
       out.hidden = false;
     } } }, 'Resume packet');
     const out = h('div.md', { hidden: true });
-    return h('div.section', null, show, h('a.link.small', { href: `${this.context.href('state')}?task=${encodeURIComponent(this.id)}` }, 'Stashes of its trail'), out);
+    return h('div.section', null, h('div.line.links', null, show, h('a.link.small', { href: `${this.context.href('state')}?task=${encodeURIComponent(this.id)}` }, 'Stashes of its trail')), out);
   }
 
   async addNote(event) {
@@ -174,7 +178,7 @@ class TaskPage {
 
   key(event) {
     if (event.key === 'm') { this.input.focus(); return true; }
-    const act = this.task && actsOf(this.context, this.task).find((each) => each.key === event.key);
+    const act = this.task && this.context.can('agent') && actsOf(this.context, this.task).find((each) => each.key === event.key);
     if (act) act.run(this.context, this.task);
     return Boolean(act) || listKeys(this.element, '.event', event);
   }

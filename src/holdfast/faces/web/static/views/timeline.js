@@ -5,11 +5,12 @@ import { marks, scale, spans, ticks } from '../chart.js';
 import { clip, h, keyed, put, svg, text } from '../dom.js';
 import { duration, exact, hourOf, now, secondOf } from '../format.js';
 import { listKeys, segments } from '../lists.js';
-import { shape, wordOf } from '../shapes.js';
+import { glyph, shape, wordOf } from '../shapes.js';
 import { isPerson, lines, nameOf, standing } from '../agents.js';
 import { paced } from '../store.js';
 
 const SPANS = [['60', '1 min'], ['900', '15 min'], ['3600', '1 h'], ['10800', '3 h'], ['86400', '1 d'], ['604800', '1 w']];
+const LEAST = 3; // pixels: what is narrower is drawn with its neighbours
 const ROOM = 0.05; // behind the line of now
 const SHAPES = { closed: 'closed', review: 'review', blocked: 'blocked', released: 'released', expired: 'expired' };
 const WORDS = { closed: 'closed', review: 'sent to review', blocked: 'blocked', released: 'released', expired: 'expired' };
@@ -36,6 +37,7 @@ class Timeline {
     this.loading = paced(() => this.load(), 500);
     this.ends = [context.store.on('status', () => this.draw())];
     this.timer = setInterval(() => { if (!this.until) this.draw(); }, 1000);
+    this.loads = 0;
     this.resize = new ResizeObserver(() => this.draw());
     this.resize.observe(this.panel);
     this.loading.ask();
@@ -50,9 +52,9 @@ class Timeline {
     this.loading.ask();
   }
 
-  /** [from, until of the picture, until of what is known], in ms. */
+  /** [from, until of the picture, until of what is known], in ms. It follows now from pixel to pixel. */
   get range() {
-    const long = Number(this.span) * 1000, end = this.until ?? now();
+    const long = Number(this.span) * 1000, pixel = long / (this.axis.clientWidth || 1000), end = this.until ?? Math.ceil(now() / pixel) * pixel;
     return [end - long, this.until ? end : end + (long * ROOM) / (1 - ROOM), end];
   }
 
@@ -60,9 +62,10 @@ class Timeline {
     const [from, , end] = this.range;
     try {
       const since = new Date(from).toISOString();
-      this.data = await this.context.api.get('/timeline', { since, until: this.until ? new Date(end).toISOString() : null }, { signal: this.context.signal });
+      this.data = await this.context.api.get('/timeline', { since, until: this.until ? new Date(end).toISOString() : null, resolution: (Number(this.span) * LEAST) / (this.axis.clientWidth || 1000) }, { signal: this.context.signal });
       this.failure = null;
-      const ms = (each) => ({ id: each.id, how: each.how, before: each.since_before, start: Date.parse(each.start), end: each.end && Date.parse(each.end) });
+      this.loads += 1;
+      const ms = (each) => ({ id: each.id, how: each.how, before: each.since_before, count: each.count, start: Date.parse(each.start), end: each.end && Date.parse(each.end) });
       this.known = new Map(Object.entries(this.data.lanes).map(([name, lane]) => [name, { claims: lane.claims.map(ms), locks: lane.locks.map(ms), mail: lane.mail.map((time) => Date.parse(time)) }]));
     } catch (error) {
       if (error.name === 'AbortError' || error.code === 'UNREACHABLE') return;
@@ -87,7 +90,7 @@ class Timeline {
     const names = [...new Set([...status.agents.filter((agent) => !isPerson(agent)).map((agent) => agent.name), ...this.known.keys()])].sort().filter((name) => this.known.has(name) || status.agents.some((agent) => agent.name === name && agent.seen_at));
     const waits = lines(status.locks);
     keyed(this.lanes, names, (name) => name, (name) => h('div.lane', { tabindex: -1, data: { agent: name } }, h('div.lane-name', null, h('b', null, name), h('span.small')), svg('svg.lane-picture', { role: 'group' })),
-      (element, name) => this.lane(element, name, { status, waits, from, until, end, wide, grid, x, now_ }));
+      () => {});
     for (const element of this.lanes.children) this.lane(element, element.dataset.agent, { status, waits, from, until, end, wide, grid, x, now_ });
   }
 
@@ -98,16 +101,19 @@ class Timeline {
     words.className = `small ${at?.trouble ? 'c-red strong' : 'ink-3'}`;
     text(words, at ? (at.trouble && agent.task ? `ends in ${duration((Date.parse(agent.until) - now()) / 1000)}` : at.state === 'not_seen' && agent.seen_at ? `not seen ${duration((now() - Date.parse(agent.seen_at)) / 1000)}` : wordOf(at.state)) : '');
     const waited = waits.get(name), fenced = status.refusals.find((each) => each.actor === name && each.code === 'FENCED');
-    const live = (each) => ({ ...each, end: each.end ?? null });
-    const claims = spans(lane.claims.map(live), from, end, now_);
-    const locks = spans(lane.locks.map(live), from, end, now_);
     const endless = status.locks.find((lock) => lock.holder === name && lock.until === null && !lock.task);
+    const print = [this.loads, from, until, wide, waited?.place, fenced?.last, endless?.name, agent?.task, agent?.parked].join(' ');
+    if (element.print === print) return; // nothing moved by a pixel
+    element.print = print;
+    const claims = spans(lane.claims, from, end, now_, LEAST), locks = spans(lane.locks, from, end, now_, LEAST);
+    const barOf = (lock) => locks.find((bar) => bar.items.some((each) => each.id === lock.name));
+    const words_ = endless && `${nameOf(endless)}, no end`, left = endless && Math.min(Math.max(6, barOf(endless)?.x ?? 6), Math.max(6, now_ - 7 * words_.length));
     picture.setAttribute('aria-label', `${name}: ${lane.claims.length} claims, ${lane.locks.length} locks, ${lane.mail.length} messages`);
     put(picture, grid.map((time) => svg('line.grid', { x1: x(time), x2: x(time), y1: 0, y2: 57 })),
       marks(lane.mail, from, until, wide).map((left) => svg('line.mail-tick', { x1: left, x2: left, y1: 5, y2: 12 })),
       claims.map((bar) => this.bar(bar, name, agent)),
       locks.map((bar) => svg('rect.lock-bar', { x: bar.x, y: 44, width: bar.width, height: 4, rx: 2, class: endless && bar.items.some((each) => each.id === endless.name) ? 'endless-lock' : '', on: { pointerenter: (event) => this.show(event, bar, name, 'lock'), pointerleave: () => this.hide() } })),
-      endless && svg('text.lane-red', { x: 6, y: 40, hidden: claims.some((bar) => bar.x < 120 && !bar.before) || null }, claims.some((bar) => bar.x < 120) ? '' : `${nameOf(endless)}, no end`),
+      endless && !claims.some((bar) => bar.x < left + 7 * words_.length && bar.x + bar.width > left) && svg('text.lane-red', { x: left, y: 38 }, clip(words_, 60)),
       waited && svg('line.wait-line', { x1: Math.max(0, now_ - 40), x2: now_, y1: 46, y2: 46 }),
       fenced && Date.parse(fenced.last) > from && svg('g', { transform: `translate(${Math.max(0, x(Date.parse(fenced.last)) - 7)} 21)` }, shape('fenced', 14, 'fenced write')),
       !this.until && svg('line.now-line', { x1: now_, x2: now_, y1: 0, y2: 57 }));
@@ -117,22 +123,23 @@ class Timeline {
     const [first] = bar.items, held = bar.open && !bar.how, parked = held && agent?.parked && agent.task === first.id;
     const how = held ? 'held' : bar.how, wide = bar.width;
     const show = (event) => this.show(event, bar, name, 'task');
-    return svg('a.claim-bar', { href: bar.items.length === 1 ? this.context.href('task', first.id) : null, class: `how-${how}`, data: { task: first.id }, 'aria-label': `${first.id} ${held ? 'held' : WORDS[how] ?? ''}`, on: { pointerenter: show, pointerleave: () => this.hide(), focus: show, blur: () => this.hide() } },
+    const many = bar.count > 1, log = new URLSearchParams({ kind: 'task', actor: name });
+    return svg('a.claim-bar', { role: 'link', href: many ? `${this.context.href('log')}?${log}` : this.context.href('task', first.id), class: `how-${how}`, data: { task: first.id }, 'aria-label': many ? `${bar.count} claims of ${name}` : `${first.id} ${held ? 'held' : WORDS[how] ?? ''}`, on: { pointerenter: show, pointerleave: () => this.hide(), focus: show, blur: () => this.hide() } },
       svg('rect', { x: bar.x, y: 16, width: wide, height: 24, rx: held ? 4 : 6 }), parked && svg('rect.parked-hatch', { x: bar.x + wide / 3, y: 17, width: (wide * 2) / 3, height: 22 }),
-      wide >= 24 && svg('g', { transform: `translate(${bar.x + 8} 22)` }, shape(parked ? 'parked' : held ? 'in_progress' : SHAPES[how] ?? 'closed', 12)),
-      wide >= 82 && svg('text.bar-id', { x: bar.x + 26, y: 32 }, bar.items.length > 1 ? `${bar.items.length} claims` : first.id));
+      wide >= 24 && glyph(parked ? 'parked' : held ? 'in_progress' : SHAPES[how] ?? 'closed', bar.x + 8, 22, 12),
+      wide >= 82 && svg('text.bar-id', { x: bar.x + 26, y: 32 }, many ? `${bar.count} claims` : first.id));
   }
 
   /** Exact times live in the hover card. */
   async show(event, bar, name, kind) {
     const each = bar.items[0], box = this.element.getBoundingClientRect(), at = event.currentTarget.getBoundingClientRect();
-    const times = bar.items.length > 1 ? `${bar.items.length} from ${secondOf(each.start)} to ${secondOf(bar.items.at(-1).end ?? now())}` : `${name} ${kind === 'task' ? 'claimed' : 'locked'} it ${each.before ? 'before' : 'at'} ${secondOf(each.start)}${each.end ? `, ${kind === 'task' ? WORDS[each.how] ?? 'ended' : 'released'} ${secondOf(each.end)}` : ', still has it'}`;
+    const times = bar.count > 1 ? `${bar.count} from ${secondOf(each.start)} to ${secondOf(bar.items.at(-1).end ?? now())}` : `${name} ${kind === 'task' ? 'claimed' : 'locked'} it ${each.before ? 'before' : 'at'} ${secondOf(each.start)}${each.end ? `, ${kind === 'task' ? WORDS[each.how] ?? 'ended' : 'released'} ${secondOf(each.end)}` : ', still has it'}`;
     const lock = kind === 'lock' && (this.context.store.get('status')?.locks ?? []).find((found) => found.name === each.id);
     const title = h('b');
     put(this.hover, h('div.line', null, h('span.mono', null, lock ? nameOf(lock) : clip(each.id, 40)), title), h('p.small.ink-2', null, times), each.end && h('p.small.ink-3', null, `for ${duration((each.end - each.start) / 1000)}`)).hidden = false;
     this.hover.style.setProperty('left', `${Math.max(0, Math.min(at.left - box.left, box.width - 330))}px`);
     this.hover.style.setProperty('top', `${at.bottom - box.top + 8}px`);
-    if (kind !== 'task' || bar.items.length > 1) return;
+    if (kind !== 'task' || bar.count > 1) return;
     this.titles ??= new Map();
     if (!this.titles.has(each.id)) this.titles.set(each.id, this.context.api.get(`/tasks/${seg(each.id)}`, {}, { signal: this.context.signal }).then((task) => task.title, () => ''));
     put(title, clip(await this.titles.get(each.id), 60));
