@@ -8,6 +8,7 @@ each commit tries new seeds, and the long run at 0.
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,11 @@ def first_seed() -> int:
     if os.environ.get("FIRST"):
         return int(os.environ["FIRST"])
     return 0 if LONG else int(commit()[:8] or "0", 16)
+
+
+def chance(of: str) -> random.Random:
+    """The draws of one test: those of the commit in CI, so that who tests the commit again sees the same; else new."""
+    return random.Random() if LONG else random.Random(f"{first_seed()} {of}")
 
 
 @cache

@@ -40,7 +40,13 @@ _use_ram()
 _hear_ctrl_c()
 os.environ.setdefault("HOLDFAST_ROLLING", "0")  # no backups in the folder of whoever runs the tests
 # How fast a machine makes data says nothing about the data, and other people's work slows it down.
-settings.register_profile("holdfast", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+# In CI its draws are those of the test, so that who runs a commit again sees the same; elsewhere they are new.
+settings.register_profile(
+    "holdfast",
+    suppress_health_check=[HealthCheck.too_slow],
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")) and not LONG,
+)
 settings.load_profile("holdfast")
 
 

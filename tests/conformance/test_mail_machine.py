@@ -7,7 +7,6 @@ and now and then every message with its history, and `ws.check()`.
 
 from __future__ import annotations
 
-import random
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from holdfast.errors import HoldfastError
 from holdfast.types import as_time
 from holdfast.types.agents import Message
 from holdfast.workspace import Workspace
-from tests.amounts import amount
+from tests.amounts import amount, chance
 from tests.conformance.counting import Rules
 from tests.conformance.machine import Stop
 from tests.conformance.mail_model import STEPS as WAYS
@@ -360,9 +359,10 @@ def drive(kind: type[World], folder: Path, steps: int, least: int, done: int) ->
 
     FIRED.clear()
     DONE.clear()
+    draws = chance("mail machine")
     for _ in range(MOST_LOOKS):
         machine = type("MailMachine", (MailMachine,), {"make_world": staticmethod(make_world)})
-        run_state_machine_as_test(seeded(random.getrandbits(32))(machine), settings=SETTINGS)
+        run_state_machine_as_test(seeded(draws.getrandbits(32))(machine), settings=SETTINGS)
         often = min(FIRED[name] for name in RULES) >= least and min(DONE.values()) >= done
         if FIRED.total() >= steps and often:
             break

@@ -8,7 +8,6 @@ is compared, and after each step where every name leads in every scope, and whic
 from __future__ import annotations
 
 import copy
-import random
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -25,7 +24,7 @@ import holdfast
 from holdfast.errors import DuplicateName, HoldfastError
 from holdfast.interchange.stash_export import TABLES
 from holdfast.workspace import Workspace
-from tests.amounts import amount
+from tests.amounts import amount, chance
 from tests.conformance.counting import Rules
 from tests.conformance.machine import Stop
 from tests.conformance.stash_model import GLOBAL, Place, StashModel, Way
@@ -315,9 +314,10 @@ def drive(kind: type[World], folder: Path, steps: int, least: int, done: int, co
 
     for counter in (FIRED, DONE, COLLIDED):
         counter.clear()
+    draws = chance("stash machine")
     for _ in range(MOST_LOOKS):
         machine = type("StashMachine", (StashMachine,), {"make_world": staticmethod(make_world)})
-        run_state_machine_as_test(seeded(random.getrandbits(32))(machine), settings=SETTINGS)
+        run_state_machine_as_test(seeded(draws.getrandbits(32))(machine), settings=SETTINGS)
         if enough():
             break
     assert enough(), (FIRED, DONE, COLLIDED)

@@ -20,7 +20,7 @@ import holdfast
 from holdfast import errors
 from holdfast.faces.cli import main
 from holdfast.kernel.store_files import FILE, MARK, StoreFiles
-from tests.amounts import amount
+from tests.amounts import amount, chance
 
 FLIPS = amount(60, 2000)
 WRITES = 60
@@ -90,7 +90,7 @@ def test_a_log_that_is_whole_opens_with_everything(folder: Path) -> None:
 
 
 def test_a_changed_byte_of_the_log_loses_nothing_or_is_corrupt(left: Path, tmp_path: Path) -> None:
-    seed = random.randrange(10**6)
+    seed = chance("damaged logs").randrange(10**6)
     found = {"whole": 0, "corrupt": 0}
     for number in range(FLIPS):
         folder = shutil.copytree(left, tmp_path / f"{number}")

@@ -28,6 +28,7 @@ from holdfast import errors
 from holdfast.faces.http.auth import FIRST_TOKEN, Tokens
 from holdfast.testing.crowd import LONG
 from holdfast.types import as_microseconds
+from tests.amounts import chance
 from tests.e2e.server_kill_client import COUNT, END, RAW, ROOT, RUN, WATCHES, Call, Client, Heard, Wanted, digest
 from tests.http.running import command
 
@@ -142,7 +143,7 @@ class Kills:
 def test_what_a_killed_server_acknowledged_is_there_once_and_watchers_see_all_in_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seed = int(os.environ.get("SERVER_KILL_SEED") or random.randrange(10**6))
+    seed = int(os.environ.get("SERVER_KILL_SEED") or chance("kills of a server").randrange(10**6))
     folder, port, heard = tmp_path / "store", free_port(), Heard()
     url = f"http://127.0.0.1:{port}"
     with holdfast.open(folder, actor="earlier") as ws:

@@ -186,9 +186,12 @@ def test_of_several_backups_to_one_name_one_wins_and_it_is_whole(
         except errors.Exists:
             return False
 
-    assert together(*[attempt] * 4).count(True) == 1
-    holdfast.restore(tmp_path / "backup", tmp_path / "new", clock=clock)
-    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+    for turn in range(10):
+        assert together(*[attempt] * 4).count(True) == 1
+        holdfast.restore(tmp_path / "backup", tmp_path / f"new-{turn}", clock=clock)
+        assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+        assert len((tmp_path / "backup.sha256").read_text().splitlines()) == 1
+        (tmp_path / "backup").unlink()  # its sum stays, for the next to replace
 
 
 def test_a_restore_never_overwrites_a_workspace(ws: Workspace, tmp_path: Path, clock: ManualClock) -> None:

@@ -56,12 +56,14 @@ def backup(source: apsw.Connection, target: Path, now: int) -> None:
             copy.execute("DELETE FROM local_replica")  # a backup belongs to no log
             copy.execute(f"CREATE TABLE {_MADE} (time INTEGER NOT NULL PRIMARY KEY)")
             copy.execute(f"INSERT INTO {_MADE} VALUES (?)", (now,))
-        _write_sum(target, _digest(partial))  # first: a backup that has its name can be verified
+        digest = _digest(partial)
+        _add_sum(target, digest)  # first: a backup that has its name can be verified
         _publish(partial, target)
+        _replace_sum(target, digest)
     except apsw.Error as error:
         raise translate(error) from error
     except FileExistsError as error:
-        _write_sum(target, _digest(target))  # another writer was first, and ours has replaced its sum
+        _replace_sum(target, _digest(target))  # another writer was first, and ours has added its sum
         raise _taken(target) from error
     except OSError as error:
         raise errors.IOFailed(f"the backup could not be written: {error}") from error
@@ -87,19 +89,32 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _write_sum(backup: Path, digest: str) -> None:
-    """Write the sum of a backup that is about to appear, in the place of any that an earlier one left."""
-    draft, place = _beside(sum_of(backup)), sum_of(backup)
+def _add_sum(backup: Path, digest: str) -> None:
+    """Add the sum of a backup that is about to appear to those of other writers, who may be first to take its name."""
+    flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(sum_of(backup), flags, 0o600)
+    try:
+        apart = "\n" if os.fstat(descriptor).st_size else ""  # the line before may have been cut off
+        os.write(descriptor, f"{apart}{digest}  {backup.name}\n".encode())
+        os.fsync(descriptor)
+        sync(backup.parent)
+    finally:
+        os.close(descriptor)
+
+
+def _replace_sum(backup: Path, digest: str) -> None:
+    """Leave the sum of the backup that has appeared alone in its file."""
+    draft = _beside(sum_of(backup))
+    draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, f"{digest}  {backup.name}\n".encode())
         os.fsync(descriptor)
-        place.unlink(missing_ok=True)
-        os.link(draft, place)
+        os.replace(draft, sum_of(backup))
         sync(backup.parent)
     finally:
         os.close(descriptor)
-        draft.unlink()
+        draft.unlink(missing_ok=True)
 
 
 def _verify(backup: Path) -> None:
@@ -111,14 +126,14 @@ def _verify(backup: Path) -> None:
             f"there is no {sum_of(backup).name} beside {backup}, so nobody can say whether it is whole",
             hint="put it there, or restore without it: verify=False",
         ) from None
-    first = written[:200].split(maxsplit=1)[:1]
-    digest = first[0].decode("ascii", "replace").lower() if first else ""
-    if len(digest) != 64 or digest.strip("0123456789abcdef"):
+    first_words = [line.split(maxsplit=1)[0].lower() for line in written.splitlines() if line.strip()]
+    digests = {word.decode() for word in first_words if len(word) == 64 and not word.strip(b"0123456789abcdef")}
+    if not digests:
         raise errors.Corrupt(
             f"{sum_of(backup)} does not begin with a SHA-256, which has 64 digits from 0 to f",
             hint="copy it again from where the backup was made, or restore without it: verify=False",
         )
-    if digest != _digest(backup):
+    if _digest(backup) not in digests:
         raise errors.Corrupt(
             f"{backup} is damaged: its SHA-256 is not the one in {sum_of(backup).name}",
             hint="restore another backup, and keep this one",

@@ -97,6 +97,7 @@ class EngineLog(CommitLog, Generic[C]):
         with self._lock:
             self._waiters.add(waiter)
         self._open().listen(self)
+        self.hint()  # what came before it listened was not heard
 
     def dismiss(self, waiter: Wakeable) -> None:
         with self._lock:

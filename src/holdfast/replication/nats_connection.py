@@ -18,7 +18,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -200,17 +200,18 @@ class Connection(SharedClient):
             client: Client | None = None
             try:
                 client = await self._connect()
-                for log in list(self._logs):
-                    await self._subscribe(client, log)
+                while missing := [log for log in self._all_logs() if log not in self._heard]:
+                    await self._subscribe(client, missing)
             except (nats.errors.Error, OSError, TimeoutError, ValueError, ImportError) as error:
                 if client is not None:
+                    self._heard.clear()
                     await _close(client)
                 self._connected.set_result(errors.Unreachable(f"{self.address}: {self._say(error)}"))
                 await asyncio.sleep(0 if self._closed else _RECONNECT)
                 self._connected = loop.create_future()
                 continue
             self._connected.set_result(client)
-            for log in list(self._logs):
+            for log in self._all_logs():
                 log.wake()
             if not self._closed:  # it is set before the event is
                 await self._down.wait()
@@ -269,30 +270,37 @@ class Connection(SharedClient):
     # --- news --------------------------------------------------------------------------------------------------------
 
     def listen(self, log: Listener) -> None:
-        if log not in self._logs:
+        with self._lock:
+            new = log not in self._logs
             self._logs.add(log)
+        if new:
             self._run(self._listen(log))
 
     def listens(self, log: Listener) -> bool:
         return log in self._heard
 
+    def _all_logs(self) -> list[Listener]:
+        with self._lock:
+            return list(self._logs)
+
     async def _listen(self, log: Listener) -> None:
         if self._connected.done() and isinstance(client := self._connected.result(), Client):
             try:
-                await self._subscribe(client, log)
+                await self._subscribe(client, [log])
             except (nats.errors.Error, OSError):
                 return  # connecting again subscribes
 
-    async def _subscribe(self, client: Client, log: Listener) -> None:
-        if log in self._heard:
-            return
-        known = weakref.ref(log)
-
-        async def hear(raw: Msg) -> None:
-            if (listener := known()) is not None:
-                listener.hear(_message(raw))
-
-        self._heard[log] = await client.subscribe(log.news_subject, cb=hear)
+    async def _subscribe(self, client: Client, logs: list[Listener]) -> None:
+        """Subscribe logs, which listen once the server says that it knows: until then it sends them nothing."""
+        made = {}
+        for log in logs:
+            made[log] = await client.subscribe(log.news_subject, cb=_ear(log))
+        await client.flush(int(_ANSWER))
+        for log, subscription in made.items():
+            if log in self._logs:
+                self._heard[log] = subscription
+            else:  # it was closed meanwhile
+                await subscription.unsubscribe()
 
     async def _unsubscribe(self, log: Listener) -> None:
         subscription = self._heard.pop(log, None)
@@ -306,7 +314,8 @@ class Connection(SharedClient):
 
     def release(self, log: Listener) -> None:
         last, loop, thread = self._count_out(), self._loop, self._thread
-        self._logs.discard(log)
+        with self._lock:
+            self._logs.discard(log)
         if loop is None or thread is None:
             return
         if not last:
@@ -314,6 +323,17 @@ class Connection(SharedClient):
             return
         loop.call_soon_threadsafe(self._down.set)
         thread.join()
+
+
+def _ear(log: Listener) -> Callable[[Msg], Awaitable[None]]:
+    """What a subscription calls; it keeps no log alive."""
+    known = weakref.ref(log)
+
+    async def hear(raw: Msg) -> None:
+        if (listener := known()) is not None:
+            listener.hear(_message(raw))
+
+    return hear
 
 
 async def _close(client: Client) -> None:
