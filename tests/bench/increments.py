@@ -160,7 +160,7 @@ def traced(connection: apsw.Connection, run: Callable[[], object]) -> list[str]:
     statements: list[str] = []
 
     def note(_: apsw.Cursor, sql: str, __: object) -> bool:
-        if not sql.startswith("INSERT INTO actors"):
+        if "actors" not in sql:
             statements.append(sql)
         return True
 

@@ -287,18 +287,22 @@ def test_a1_a_refusal_that_a_transaction_goes_on_after_makes_nobody_known(world:
 
 @pytest.mark.kinds("every")
 def test_a1_after_a_clock_was_put_right_nobody_was_seen_in_the_future(world: World) -> None:
-    ws, ann = world.open("bob"), world.open("ann")
+    ws, ann, cy = world.open("bob"), world.open("ann"), world.open("cy")
     ann.cells.set("run", "cell", 1)
     ann.agents.register()
+    cy.cells.set("run", "cell", 1)
     world.clock.jump(-HOUR)
     now = ws.clock.reset()
-    for name in ("ann", "bob"):
+    for name in ("ann", "bob", "cy"):
         seen = ws.agents.get(name).seen_at
         assert seen is not None
         assert seen <= now
     world.clock.advance(5)
     ann.cells.set("run", "cell", 2)
     assert ws.agents.get("ann").seen_at == now + timedelta(seconds=5)
+    world.clock.advance(HOUR - 5)
+    cy.cells.set("run", "cell", 3)
+    assert ws.agents.get("cy").seen_at == now + timedelta(seconds=HOUR), "the time at which it wrote before the reset"
 
 
 def test_a1_the_workspace_itself_is_no_agent(world: World) -> None:

@@ -12,6 +12,29 @@ RESUME = ("tests/conformance/test_resume.py", "--kinds", "memory")
 
 BUGS = [
     Bug(
+        "an agent that wrote at this time before the clock was reset is not seen",
+        "kernel/batch.py",
+        """actors.record(self._writers, stamp, self""",
+        """actors.record(self._writers, self.now, self""",
+        AGENTS,
+    ),
+    Bug(
+        "a page of last-seen times that was not written goes unnoticed",
+        "domains/agents.py",
+        """    yield from activity.check(snapshot)
+""",
+        "",
+        ("tests/unit/test_check_columns.py", "-k", "actors"),
+    ),
+    Bug(
+        "an agent that is forgotten is still in the sum of those that were seen",
+        "kernel/activity.py",
+        """        tx.run(_SUM, (-_mark(name, row[0]) % _PRIME,))
+""",
+        "",
+        AGENTS,
+    ),
+    Bug(
         "unread counts closed mail",
         "domains/mail/__init__.py",
         """        "UPDATE mailboxes SET unread = unread - 1 WHERE agent IN"

@@ -39,7 +39,6 @@ EXEMPT = {
     ("log", "seq"): "any number that keeps the order",
     ("log", "version"): "of a record that has no row: the first of a new one",
     **{("leases", column): LEASE for column in ("id", "kind", "holder", "ttl", "deadline", "created")},
-    ("actors", ALL): "when somebody wrote last, kept by the second",
     ("idempotency", ALL): "answers for 24 hours, which emit no event",
     ("waiters", ALL): "a place in a line, which ends with its lease",
     ("tasks", "deletion"): NOT_LOGGED,

@@ -13,6 +13,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from holdfast import errors
+from holdfast.kernel import activity
 from holdfast.kernel.events import compare, pairs, pasts
 from holdfast.kernel.leases import holder_of
 from holdfast.kernel.tx import Row, Snapshot, Tx, newest_version
@@ -94,7 +95,7 @@ def forget(tx: Tx, name: str) -> bool:
     """
     check_name(name, "name")
     registered = tx.run("DELETE FROM agents WHERE name = ?", (name,))
-    seen = tx.run("DELETE FROM actors WHERE name = ?", (name,))
+    seen = activity.forget(tx, name)
     if registered or seen:
         tx.emit(AGENT, name, "forget")
     return bool(registered or seen)
@@ -195,7 +196,7 @@ def probe(tx: Tx, name: str) -> Found | None:
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
-    """Report registrations that differ from the log."""
+    """Report registrations that differ from the log, and rows of `actors` that nobody wrote."""
 
     def changes(data: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
         found = pairs(data)
@@ -207,6 +208,7 @@ def check(snapshot: Snapshot) -> Iterator[str]:
     rows = "SELECT name, program, model, role, can, registered, version, revision FROM agents"
     unsaid = {"program": "", "model": "", "role": "agent", "can": "[]"}
     yield from compare(snapshot, AGENT, pasts(snapshot, AGENT, changes), rows, columns, unsaid)
+    yield from activity.check(snapshot)
 
 
 # --- checks of a registration ----------------------------------------------------------------------------------------

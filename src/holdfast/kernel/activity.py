@@ -1,6 +1,8 @@
 """Activity beside the log: who wrote last, whose calls were refused, and the progress of long-running work.
 
 `Actors` records the last write of each actor, at most once a second, so a busy actor costs one look into a dictionary.
+The log cannot repeat that, because a heartbeat emits no event. So `meta` keeps a sum over the rows, which lies on
+another page and changes with each of them: a row that was lost, or a page that is stale, does not go unnoticed.
 
 `Refusals` keeps refused calls in a file, because a refused transaction leaves nothing in the log. The file is for
 people, not for correctness: it is appended without a sync and kept small, and failing to write it changes nothing for
@@ -13,33 +15,43 @@ quickly; its exceptions are not handled here.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from holdfast.clock import RESET
 from holdfast.errors import Conflict, HoldfastError, NotHolder
 from holdfast.types import Progress
 
 if TYPE_CHECKING:
-    from holdfast.kernel.tx import Tx
+    import apsw
+
+    from holdfast.kernel.tx import Snapshot, Tx
 
 LAG = 1_000_000
+_PRIME: Final = 2**61 - 1  # so that a sum fits into a column
 _RECORD = "INSERT INTO actors (name, seen) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET seen = excluded.seen"
+_SUM = f"UPDATE meta SET actors = (actors + ?) % {_PRIME} WHERE id = 1"
 
 
 class Actors:
-    """The last writes that this process knows to be stored."""
+    """The last writes that this process knows to be stored, as stamps: one from before a reset of the clock is old."""
 
     def __init__(self) -> None:
         self._stored: dict[str, int] = {}
 
-    def record(self, names: Iterable[str], now: int, execute: Callable[..., Any]) -> dict[str, int]:
+    def record(self, names: Iterable[str], stamp: int, execute: Callable[..., apsw.Cursor]) -> dict[str, int]:
         """Store the time of actors that have just written, if it is new; returns it for `remember` after the commit."""
-        news = {name: now for name in names if not 0 <= now - self._stored.get(name, -LAG) < LAG}
-        for name in sorted(news):
-            execute(_RECORD, (name, now))
+        news = {name: stamp for name in names if not 0 <= stamp - self._stored.get(name, -LAG) < LAG}
+        if news:
+            now, change = stamp % RESET, 0
+            for name in sorted(news):
+                old = execute("SELECT seen FROM actors WHERE name = ?", (name,)).fetchone()
+                execute(_RECORD, (name, now))
+                change += _mark(name, now) - (_mark(name, old[0]) if old else 0)
+            execute(_SUM, (change % _PRIME,))
         return news
 
     def remember(self, news: dict[str, int]) -> None:
@@ -47,9 +59,32 @@ class Actors:
         self._stored.update(news)
 
 
+def _mark(name: str, seen: int) -> int:
+    """A row as a number: two rows that swap their times have another sum."""
+    return int.from_bytes(name.encode()) * seen % _PRIME
+
+
 def settle(tx: Tx) -> None:
     """After a reset of the clock: no actor wrote in the future."""
+    rows = tx.all("SELECT name, seen FROM actors WHERE seen > ?", (tx.now,))
     tx.run("UPDATE actors SET seen = ? WHERE seen > ?", (tx.now, tx.now))
+    tx.run(_SUM, (sum(_mark(name, tx.now) - _mark(name, seen) for name, seen in rows) % _PRIME,))
+
+
+def forget(tx: Tx, name: str) -> bool:
+    """Forget when an actor wrote last; False if that was not known."""
+    row = tx.one("SELECT seen FROM actors WHERE name = ?", (name,))
+    if row is not None:
+        tx.run("DELETE FROM actors WHERE name = ?", (name,))
+        tx.run(_SUM, (-_mark(name, row[0]) % _PRIME,))
+    return row is not None
+
+
+def check(snapshot: Snapshot) -> Iterator[str]:
+    """Report rows that are not those that were written."""
+    row = snapshot.one("SELECT actors FROM meta")
+    if row is None or row[0] != sum(_mark(*each) for each in snapshot.all("SELECT name, seen FROM actors")) % _PRIME:
+        yield "agents: when some were seen last is not what was written"
 
 
 FILE: Final = "refusals.jsonl"

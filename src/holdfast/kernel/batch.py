@@ -348,8 +348,8 @@ class Batch:
             return
         self._tidy()
         try:
-            news = self._writer.actors.record(self._writers, self.now, self._connection.execute)
             stamp = self._stamp // RESET * RESET + self.now
+            news = self._writer.actors.record(self._writers, stamp, self._connection.execute)
             self._connection.execute(_FOOTER, (self.revision, stamp))
             if self._journal is not None and not self._append(self._journal):
                 self._commit_nothing()

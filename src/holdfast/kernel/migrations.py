@@ -21,7 +21,7 @@ from holdfast.kernel.failpoints import reach
 from holdfast.kernel.store import APPLICATION_ID
 
 # Until the first release the schema files are rewritten in place, and this number says which ones made a store.
-LAYOUT = 11
+LAYOUT = 12
 SCHEMA_FOLDER = os.path.join(os.path.dirname(__file__), "schema")
 
 
@@ -144,7 +144,7 @@ def apply(connection: apsw.Connection, migration: Migration, workspace: str) -> 
     if migration.number == 1:
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", LAYOUT)
-        connection.execute("INSERT INTO meta VALUES (1, ?, 1, 1, 1, 0, 0, 0, 0, 'strict')", (workspace,))
+        connection.execute("INSERT INTO meta VALUES (1, ?, 1, 1, 1, 0, 0, 0, 0, 0, 'strict')", (workspace,))
     connection.execute(
         "UPDATE meta SET schema = ?, oldest_writer = max(oldest_writer, ?), oldest_reader = max(oldest_reader, ?)",
         (migration.number, migration.oldest_writer, migration.oldest_reader),

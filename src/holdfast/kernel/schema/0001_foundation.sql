@@ -14,6 +14,7 @@ CREATE TABLE meta (
     stamp         INTEGER NOT NULL,             -- of the last commit: resets of the clock x 2^53 + its time
     compacted     INTEGER NOT NULL,             -- history at or below this revision may be gone
     calm          INTEGER NOT NULL,             -- when time last leaped by more than a day that nobody witnessed
+    actors        INTEGER NOT NULL,             -- a sum over the rows of that table, to find one that was lost
     parents       TEXT    NOT NULL              -- 'strict': a task waits for its children; 'independent': only for busy ones
 );
 
