@@ -1,7 +1,7 @@
 """Drive real agent clients with a stand-in for the model, and say which of the door's promises they keep.
 
-    make clients                        the three clients, and the sandboxes
-    make clients ARGS="claude sandbox"  some of them: claude, codex, gemini, sandbox
+    make clients                        the three clients, the sandboxes, and the conformance suite of MCP
+    make clients ARGS="claude sandbox"  some of them: claude, codex, gemini, sandbox, conformance
 
 The clients come from npm, pinned in `packages.json`, into a folder beside the repository's .venv that is kept. Each
 case has a scratch repository of its own. Needs Node; prints one line for each case, and exits with 1 if one failed.
@@ -13,13 +13,14 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 
-from tests.clients import claude, codex, gemini, sandbox
+from tests.clients import claude, codex, conformance, gemini, sandbox
 
 GROUPS: dict[str, Callable[[], Iterable[tuple[str, Callable[[], None]]]]] = {
     "claude": claude.cases,
     "codex": codex.cases,
     "gemini": gemini.cases,
     "sandbox": sandbox.cases,
+    "conformance": conformance.cases,
 }
 
 
@@ -33,9 +34,11 @@ def main(chosen: list[str]) -> int:
             except Exception as error:  # any: the other cases still run
                 failed += 1
                 last = traceback.extract_tb(error.__traceback__)[-1]
-                print(f"FAILED  {group:<8} {name}\n        {type(error).__name__}: {error} ({last.name}:{last.lineno})")
+                print(
+                    f"FAILED  {group:<11} {name}\n        {type(error).__name__}: {error} ({last.name}:{last.lineno})"
+                )
             else:
-                print(f"ok      {group:<8} {name}", flush=True)
+                print(f"ok      {group:<11} {name}", flush=True)
     return 1 if failed else 0
 
 

@@ -94,5 +94,6 @@ async def test_i22_ids_names_runs_and_cells_are_completed(ws: holdfast.Workspace
         assert await completed("holdfast://cell/{run}/{cell}", "run", "run") == ["run-1"]
         assert await completed("holdfast://cell/{run}/{cell}", "cell", "s", run="run-1") == ["state"]
         assert await completed("holdfast://cell/{run}/{cell}", "cell", "s") == []
+        assert await completed("unknown", "task", "") == [], "a client that asks for what is not there gets nothing"
         with pytest.raises(MCPError, match="NOT_FOUND"):
             await completed("done", "colour", "r")

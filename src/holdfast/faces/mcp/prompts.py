@@ -86,8 +86,13 @@ PROMPTS: Final = {
 
 
 async def complete(session: Session, of: str, argument: str, typed: str, known: dict[str, str]) -> list[str]:
-    """What an argument of a prompt, or of the template of a resource, may be. Raises NotFound for another `of`."""
-    names = PROMPTS[of].arguments if of in PROMPTS else _PLACES.get(of, ())
+    """What an argument of a prompt, or of the template of a resource, may be; nothing for another `of`.
+
+    Raises NotFound for an argument that it does not have.
+    """
+    names = PROMPTS[of].arguments if of in PROMPTS else _PLACES.get(of)
+    if names is None:
+        return []
     if argument not in names:
         raise errors.NotFound(f"{of[:200]!r} has no argument {argument[:80]!r} to complete")
     match argument:
