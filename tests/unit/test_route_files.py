@@ -110,6 +110,10 @@ def test_m5_every_way_to_evaluate_loads_the_change_first(folder: Path, form: str
                 assert ws.routes.decide({"title": "another"}).selected_grimoire == "new"
 
 
+async def _explained(ws: holdfast.Workspace, id: str) -> str | None:
+    return (await ws.aio.routes.explain(id)).selected_grimoire
+
+
 async def _claimed(ws: holdfast.Workspace, id: str) -> str | None:
     both = await asyncio.gather(ws.aio.tasks.claim(id), ws.aio.tasks.create("another"))
     return both[0].grimoire
@@ -207,11 +211,16 @@ def test_m5_two_nodes_with_different_files_do_not_flap(tmp_path: Path) -> None:
 def test_m5_a_node_that_is_cut_off_goes_on_reading_and_loads_its_file_once_it_is_back(tmp_path: Path) -> None:
     cut: list[bool] = []
     log = FaultyLog(MemoryLog(), lambda _: "unreachable" if cut else None)
-    with holdfast.open(tmp_path / "node", actor="me", log=log) as ws:
+    folder = tmp_path / "node"
+    with holdfast.open(folder, actor="me", log=log, patience=3600) as ws:  # a read that waits hangs
         id = ws.tasks.create("task").id
         cut.append(True)
-        write(tmp_path / "node", RULES.format(name="new"))
+        write(folder, RULES.format(name="new"))
         assert [task.id for task in ws.tasks.ready()] == [id]
+        for _ in range(3):
+            assert ws.routes.explain(id).selected_grimoire == "implement-bead"
+        assert finish(_explained(ws, id)) == "implement-bead"
+    with holdfast.open(folder, actor="me", log=log, patience=0.1) as ws:
         assert ws.routes.explain(id).selected_grimoire == "implement-bead"
         with pytest.raises(errors.Unreachable):
             ws.tasks.claim(id)

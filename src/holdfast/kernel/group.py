@@ -65,6 +65,16 @@ class SyncCall(Call):
             self.signal.wait()
 
 
+class Offer(SyncCall):
+    """A call that can come later: it does not wait for a log that cannot be reached, for a reader waits for it."""
+
+    __slots__ = ()
+
+    @property
+    def asks(self) -> bool:
+        return False
+
+
 class Exclusive(SyncCall):
     """A caller that needs the lead for itself: an interactive transaction, or close."""
 
@@ -300,9 +310,9 @@ class Group:
 
     # --- threads -----------------------------------------------------------------------------------------------------
 
-    def submit(self, body: Callable[[Tx], Any], actor: str) -> Any:
+    def submit(self, body: Callable[[Tx], Any], actor: str, kind: type[SyncCall] = SyncCall) -> Any:
         """Run a body in a transaction and return its result once that is durable."""
-        call = SyncCall(body, actor)
+        call = kind(body, actor)
         try:
             with SHIELD:
                 self.join(call)

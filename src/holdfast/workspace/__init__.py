@@ -233,7 +233,7 @@ def open_workspace(
     workspace = Workspace(engine, context)
     if url is not None:
         address.record(engine.folder, url)
-    workspace._runner.reload_rules()
+    workspace._runner.reload_rules(writing=False)
     return workspace
 
 

@@ -53,10 +53,10 @@ class LoopRunner(Runner):
         self.do = leader.call
         self.leader = leader
 
-    def reload_rules(self) -> None:
+    def reload_rules(self, writing: bool = True) -> None:
         """Once for all tasks that run in the same turn of the loop."""
         if self.leader.is_new_turn():
-            super().reload_rules()
+            super().reload_rules(writing)
 
     def _read(self, op: Operation[..., Any]) -> Bound:
         read, engine, at_least = self._reader(op), self.engine, self.context.at_least
@@ -70,7 +70,7 @@ class LoopRunner(Runner):
             return read(*args, **kwargs)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            self.reload_rules()
+            self.reload_rules(writing=False)
             return fetch(*args, **kwargs)
 
         return call if op.reloads_rules else fetch

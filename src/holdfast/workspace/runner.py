@@ -24,6 +24,7 @@ from holdfast.clock import Signal, SystemClock, Wakeable
 from holdfast.domains.routing import FILES
 from holdfast.filesystem import Signature, signature_of
 from holdfast.kernel.engine import Engine
+from holdfast.kernel.group import Offer
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.wake import Watcher
 from holdfast.operation import (
@@ -45,6 +46,7 @@ from holdfast.workspace.watch import Watch, first_of, next_event
 
 MAX_BYTES = 1_048_576
 _FRESH = 1_000  # microseconds
+_RETRY = 5_000_000
 _TXN = ("conditions", "then", "otherwise")  # the arguments of a txn
 _real_time = SystemClock().monotonic  # also in tests that own the time: files are edited in ours
 
@@ -55,11 +57,12 @@ class Files:
     def __init__(self, folder: str) -> None:
         self._paths = {name: os.path.join(folder, file) for name, file in FILES.items()}
         self._seen: dict[str, Signature | None] = dict.fromkeys(FILES)
+        self._put_off: dict[str, int] = {}  # what could not be loaded, and when to try again
         self._asked_by = 0
         self._asked_at = 0
 
-    def changed(self) -> list[str]:
-        """The documents whose files exist and have changed since the last call.
+    def changed(self, writing: bool) -> list[str]:
+        """The documents whose files exist and have changed since the last call, and those that were put off.
 
         Of many threads that call at once one looks: what it saw within the last millisecond will do for the others.
         """
@@ -67,6 +70,10 @@ class Files:
         if me != self._asked_by and now - self._asked_at < _FRESH:
             return []
         self._asked_by, self._asked_at = me, now
+        for name, at in [*self._put_off.items()] if self._put_off else ():
+            if writing or now >= at:
+                self._put_off.pop(name, None)
+                self._seen[name] = None
         found = []
         for name, path in self._paths.items():
             signature = signature_of(path)
@@ -76,9 +83,9 @@ class Files:
                     found.append(name)
         return found
 
-    def forget(self, name: str) -> None:
-        """Treat a document as changed at the next call."""
-        self._seen[name] = None
+    def put_off(self, name: str) -> None:
+        """Treat a document as changed before the next write, and before a read only after some seconds."""
+        self._put_off[name] = _real_time() + _RETRY
 
 
 def read_file(folder: str, name: str) -> tuple[str, str] | None:
@@ -143,7 +150,7 @@ class Runner:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if reload is not None:
-                reload()
+                reload(writing=False)
             if at_least is not None:
                 self.catch_up()
             if op.listing:
@@ -239,20 +246,23 @@ class Runner:
         if at_least is not None:
             self.engine.reach(at_least if isinstance(at_least, int) else None)
 
-    def reload_rules(self) -> None:
+    def reload_rules(self, writing: bool = True) -> None:
         """Load the documents whose files have changed here since they were last loaded.
 
-        A file with mistakes is logged, and what was in force before stays; `routes.check` reports them again.
+        A file with mistakes is logged, and what was in force before stays; `routes.check` reports them again. While
+        the log cannot be reached a read goes on with that, and a write, which needs the log too, raises Unreachable.
         """
-        for name in self.files.changed():
+        for name in self.files.changed(writing):
             try:
-                self._reload(name)
+                self._reload(name, writing)
             except (errors.Unavailable, errors.Invalid, errors.TooLarge) as error:
-                _warn("%s was not loaded: %s", FILES[name], error)
                 if error.retryable:
-                    self.files.forget(name)  # the next call tries again
+                    self.files.put_off(name)
+                if writing and isinstance(error, errors.Unreachable):
+                    raise
+                _warn("%s was not loaded: %s", FILES[name], error)
 
-    def _reload(self, name: str) -> None:
+    def _reload(self, name: str, writing: bool) -> None:
         with LOADING:
             from holdfast.domains import routes  # only a changed file needs it
 
@@ -260,6 +270,8 @@ class Runner:
         if found is None or not self.engine.read(lambda snapshot: routes.is_news(snapshot, name, *found)):
             return
         plain = Runner(self.engine, Context(self.context.actor), self.files)  # not under the key of a call
+        if not writing:
+            plain.do = partial(self.engine.submit, kind=Offer)
         for loaded in drive(routes.load((name,)), plain._handlers()):
             for problem in loaded.problems:
                 _warn("%s", problem)
