@@ -4,8 +4,10 @@
     LONG=1 make faults          as many as a release needs
     make faults ARGS=postgres   one engine: postgres or jetstream
 
-After each fault it waits until every node has been acknowledged a write again, and prints how long that took. At the
-end the callers stop, and the ledgers of acknowledgements are compared with the replicas, which must be equal.
+After each fault it waits until every node has been acknowledged a write again, and prints how long that took: a return
+that is slower than the bar is counted. At the end the callers stop, and the ledgers of acknowledgements are compared
+with the replicas, which must be equal. No write may end in OutcomeUnknown if every outage was shorter than the patience
+of a write.
 """
 
 from __future__ import annotations
@@ -22,15 +24,18 @@ from pathlib import Path
 
 import psycopg
 
+from holdfast.errors import OutcomeUnknown
+from holdfast.replication.log import PATIENCE
 from tests.amounts import amount
-from tests.faults.proxy import Proxies, Proxy
+from tests.faults.proxy import Proxies
 from tests.worlds.nats import NatsCluster, NatsServer, free_ports
-from tests.worlds.postgres import PostgresServer
+from tests.worlds.postgres import USER, PostgresServer
 
 NODES, CALLERS = 3, 8
 PAUSE = 5.0  # seconds of a server that stands still, or of a partition
 _BACK = 60.0  # seconds for which the return of writes is waited for
 _CALM = 1.0  # seconds between two faults
+BARS = {"jetstream": 10.0, "postgres": 4.0}  # seconds until all nodes write again
 WORKSPACE = "faults"
 
 
@@ -76,10 +81,11 @@ class Node:
 class Trial:
     """One engine, its nodes, and what has been done to it."""
 
-    def __init__(self, engine: str, urls: list[str], folder: Path) -> None:
+    def __init__(self, engine: str, urls: list[str], folder: Path, bar: float = _BACK) -> None:
         self.engine = engine
-        self.faults = 0
-        self.slowest: dict[str, float] = {}
+        self.bar = bar  # seconds after a fault in which all nodes should write again
+        self.faults = self.slow = 0
+        self.slowest: dict[str, tuple[float, float]] = {}  # seconds after the fault was over, and after it began
         self.nodes = [Node(url, folder, number) for number, url in enumerate(urls)]
 
     def strike(self, what: str, times: int, fault: Callable[[], object]) -> None:
@@ -89,11 +95,14 @@ class Trial:
             began = time.time()
             fault()
             healed = time.time()
-            took = self._wait_for_writes() - healed
+            back = self._wait_for_writes()
+            took = max(back - healed, 0.0)
             self.faults += 1
-            self.slowest[what] = max(self.slowest.get(what, 0.0), took)
+            self.slow += took > self.bar
+            longest, whole = self.slowest.get(what, (0.0, 0.0))
+            self.slowest[what] = max(longest, took), max(whole, back - began)
             lasted = f"{healed - began:.1f} s"
-            print(f"  {self.engine}: {what}, {lasted}; all nodes write {max(took, 0.0):.1f} s later", flush=True)
+            print(f"  {self.engine}: {what}, {lasted}; all nodes write {took:.1f} s later", flush=True)
             time.sleep(_CALM)
 
     def _wait_for_writes(self) -> float:
@@ -125,13 +134,18 @@ class Trial:
         for report in found:
             for code, count in report["errors"].items():
                 errors[code] = errors.get(code, 0) + count
-        good = shared == {acknowledged} and not wrong and equal
+        returns = [
+            f"{what} {took:.1f} s ({whole:.1f} s after it began)" for what, (took, whole) in self.slowest.items()
+        ]
+        patient = all(whole < PATIENCE for _, whole in self.slowest.values())
+        unknown = errors.get(OutcomeUnknown.code, 0) if patient else 0
+        good = shared == {acknowledged} and not wrong and equal and not unknown and not self.slow
         lost, doubled = max(0, acknowledged - min(shared)), max(0, max(shared) - acknowledged)
         print(
             f"{self.engine}: {self.faults} faults, {acknowledged:,} writes acknowledged, {lost} lost,"
             f" {doubled} doubled, replicas {'equal' if equal else 'DIFFER'}, check {wrong or 'ok'};"
             f" errors that were retried: {errors or 'none'}; slowest return:"
-            f" {', '.join(f'{what} {took:.1f} s' for what, took in self.slowest.items())}",
+            f" {', '.join(returns)}; slower than {self.bar:.0f} s: {self.slow}",
             flush=True,
         )
         return good
@@ -152,7 +166,8 @@ def jetstream(folder: Path) -> bool:
     doors = [[proxies.add(server.port) for server in cluster.servers] for _ in range(NODES)]
     all_doors = [door for mine in doors for door in mine]
     urls = [f"nats://{','.join(f'127.0.0.1:{door.port}' for door in mine)}" for mine in doors]
-    trial = Trial("jetstream", [f"{url}/{WORKSPACE}?sync=always&stream={WORKSPACE}" for url in urls], folder)
+    urls = [f"{url}/{WORKSPACE}?sync=always&stream={WORKSPACE}" for url in urls]
+    trial = Trial("jetstream", urls, folder, BARS["jetstream"])
 
     def leader() -> NatsServer:
         for _ in range(int(_BACK / 0.05)):
@@ -176,23 +191,18 @@ def jetstream(folder: Path) -> bool:
             server.stop(signal.SIGTERM)
         cluster.start()
 
-    def part(cut: list[Proxy]) -> None:
-        proxies.call(cut, cut=True)
-        time.sleep(PAUSE)
-        proxies.call(cut, cut=False)
-
     def leader_alone() -> None:
         number = cluster.servers.index(leader())
-        part([line for pair, line in lines.items() if number in pair])
+        proxies.part([line for pair, line in lines.items() if number in pair], PAUSE)
 
     try:
         trial.strike("kill -9 of the leader", amount(2, 20), kill)
         trial.strike("the leader paused", amount(1, 10), pause)
         trial.strike("all servers restarted", amount(1, 5), restart)
         trial.strike("all connections dropped", amount(2, 20), lambda: proxies.drop(all_doors))
-        trial.strike("a node alone", amount(1, 5), lambda: part(doors[0]))
+        trial.strike("a node alone", amount(1, 5), lambda: proxies.part(doors[0], PAUSE))
         trial.strike("the leader alone", amount(1, 5), leader_alone)
-        trial.strike("all nodes cut from the cluster", amount(1, 5), lambda: part(all_doors))
+        trial.strike("all nodes cut from the cluster", amount(1, 5), lambda: proxies.part(all_doors, PAUSE))
         return trial.verdict()
     finally:
         trial.end()
@@ -201,10 +211,11 @@ def jetstream(folder: Path) -> bool:
 
 
 def postgres(folder: Path) -> bool:
-    """Kill the postmaster and drop its connections."""
-    server = PostgresServer()
-    url = f"{server.url}&workspace={WORKSPACE}"
-    trial = Trial("postgres", [f"{url}&application_name=n{number}" for number in range(NODES)], folder)
+    """Kill the postmaster, drop its connections, and cut nodes off from it."""
+    server, proxies = PostgresServer(), Proxies()
+    doors = [proxies.add(server.socket) for _ in range(NODES)]
+    urls = [f"postgresql://{USER}@127.0.0.1:{door.port}/postgres?workspace={WORKSPACE}" for door in doors]
+    trial = Trial("postgres", urls, folder, BARS["postgres"])
 
     def kill() -> None:
         server.stop(signal.SIGKILL)
@@ -220,10 +231,13 @@ def postgres(folder: Path) -> bool:
     try:
         trial.strike("kill -9 of the postmaster", amount(2, 20), kill)
         trial.strike("all connections dropped", amount(2, 20), drop)
+        trial.strike("a node alone", amount(1, 5), lambda: proxies.part(doors[:1], PAUSE))
+        trial.strike("all nodes cut from the server", amount(1, 5), lambda: proxies.part(doors, PAUSE))
         return trial.verdict()
     finally:
         trial.end()
         server.remove()
+        proxies.close()
 
 
 TRIALS = {"jetstream": jetstream, "postgres": postgres}
@@ -236,7 +250,7 @@ def main(names: list[str]) -> int:
     for name in names or TRIALS:
         with tempfile.TemporaryDirectory(prefix=f"hf-faults-{name}-") as folder:
             good &= TRIALS[name](Path(folder))
-    print("verdict:", "nothing lost, nothing doubled, replicas equal" if good else "BROKEN")
+    print("verdict:", "nothing lost, nothing doubled, replicas equal, writes back in time" if good else "BROKEN")
     return 0 if good else 1
 
 

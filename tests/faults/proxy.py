@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from contextlib import suppress
+from pathlib import Path
 
 _CHUNK = 65536
 
@@ -17,9 +19,9 @@ class Proxies:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
-    def add(self, port: int) -> Proxy:
-        """Forward a new port of this machine to this one."""
-        proxy = Proxy(port)
+    def add(self, target: int | Path) -> Proxy:
+        """Forward a new port of this machine to this one, or to a socket in a folder."""
+        proxy = Proxy(target)
         asyncio.run_coroutine_threadsafe(proxy.serve(), self._loop).result()
         return proxy
 
@@ -33,6 +35,12 @@ class Proxies:
         for proxy in proxies:
             self._loop.call_soon_threadsafe(proxy.drop)
 
+    def part(self, proxies: list[Proxy], seconds: float) -> None:
+        """Cut some off for so long."""
+        self.call(proxies, cut=True)
+        time.sleep(seconds)
+        self.call(proxies, cut=False)
+
     def close(self) -> None:
         """End the loop with everything on it."""
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -40,9 +48,9 @@ class Proxies:
 
 
 class Proxy:
-    """One port that leads to another."""
+    """One port that leads to another, or to a socket in a folder."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int | Path) -> None:
         self._target = target
         self._open = asyncio.Event()
         self._open.set()
@@ -72,7 +80,7 @@ class Proxy:
         self._writers.add(writer)
         try:
             await self._open.wait()
-            there, back = await asyncio.open_connection("127.0.0.1", self._target)
+            there, back = await self._connect()
         except OSError:
             writer.transport.abort()
             self._writers.discard(writer)
@@ -80,6 +88,11 @@ class Proxy:
         self._writers.add(back)
         await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
         self._writers -= {writer, back}
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if isinstance(self._target, Path):
+            return await asyncio.open_unix_connection(self._target)
+        return await asyncio.open_connection("127.0.0.1", self._target)
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):

@@ -61,6 +61,11 @@ class PostgresServer:
         """Where clients connect to."""
         return f"postgresql:///postgres?host={self.folder}&user={USER}"
 
+    @property
+    def socket(self) -> Path:
+        """The socket it listens on."""
+        return self.folder / ".s.PGSQL.5432"
+
     def start(self) -> None:
         """Start it, and return when it accepts connections."""
         options = [f"-c{setting}" for setting in ("listen_addresses=", *self._settings)]
