@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
+
 import holdfast
+from holdfast.replication.log import LogWrapper
 from holdfast.testing.crowd import LONG, start, together
 from tests.logs.nodes import RUN, Nodes, Wire, assert_equal, entries, eventually, value, write
+
+
+def appends(node: holdfast.Workspace) -> int:
+    """How many entries a node has appended."""
+    state = node.node_state()
+    assert state is not None
+    return state.appends
 
 
 def test_what_one_handle_wrote_the_next_one_reads_without_the_log(nodes: Nodes) -> None:
@@ -14,6 +25,33 @@ def test_what_one_handle_wrote_the_next_one_reads_without_the_log(nodes: Nodes) 
     wire.cut()
     assert value(second, "cell") == 1
     assert second.using(at_least=1).cells.get(RUN, "cell").value == 1
+
+
+def test_calls_that_come_while_a_group_waits_for_the_log_join_it(nodes: Nodes) -> None:
+    asked, answer = threading.Event(), threading.Event()
+    first = threading.Thread(target=lambda: node.cells.increment(RUN, "cell"))
+
+    class Slow(LogWrapper):
+        def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
+            if threading.current_thread() is first:
+                asked.set()
+                assert answer.wait(LONG)
+            return super().tail(after)
+
+    node = nodes.stale("a", Slow(nodes.log))
+    node.cells.set(RUN, "cell", 0)
+    before = appends(node)
+    first.start()
+    assert asked.wait(LONG)
+    others = [threading.Thread(target=lambda: node.cells.increment(RUN, "cell")) for _ in range(5)]
+    for other in others:
+        other.start()
+    eventually(lambda: len(node._engine.group._queue) == len(others))
+    answer.set()
+    for thread in (first, *others):
+        thread.join(LONG)
+    assert value(node, "cell") == 6
+    assert appends(node) == before + 1
 
 
 def test_handles_on_one_replica_and_another_node_lose_nothing(nodes: Nodes) -> None:

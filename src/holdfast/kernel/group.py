@@ -207,6 +207,8 @@ class Group:
     def run(self, calls: list[Call]) -> Batch | None:
         """Begin a batch and run the bodies; the caller has the turn. None if every call has failed.
 
+        In a replicated workspace calls that are queued by the time the batch has begun join it, and `calls`.
+
         When the engine rolls back everything under one body, the others run again without it, a bounded number of
         times.
         """
@@ -221,6 +223,8 @@ class Group:
                         break
                 batch = Batch(self.writer, asked, writes)
                 batch.begin(self.patience)
+                if asked and todo is calls and self.writer.journal is not None:
+                    self.take(calls)  # those that came while the node waited for the log or for other nodes
                 try:
                     lost = batch.run(todo)
                 except BaseException:
