@@ -15,6 +15,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import zlib
@@ -127,8 +128,14 @@ class Client:
     def __init__(self, role: str, url: str, token: str, seed: int, heard: Heard) -> None:
         command = [sys.executable, "-m", "tests.e2e.server_kill_client", role, url, str(seed)]
         environment = {**os.environ, "HOLDFAST_TOKEN": token}
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  (closed at the end of `with`)
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=environment
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            cwd=ROOT,
+            env=environment,
         )
         self._heard = heard
         self._hearing = start(self._hear)
@@ -148,7 +155,10 @@ class Client:
     def join(self) -> None:
         """Until it has ended by itself, and all is heard."""
         self._hearing.result(LONG)
-        assert self._process.wait(LONG) == 0, f"{self._process.args!r} failed, stderr says why"
+        failed = self._process.wait(LONG)
+        self._complaints.seek(0)
+        complaints = self._complaints.read().decode(errors="replace")
+        assert not failed, f"{self._process.args!r} failed:\n{complaints}"
 
     def __enter__(self) -> Self:
         return self
@@ -156,6 +166,7 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.communicate(timeout=LONG)
+        self._complaints.close()
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------

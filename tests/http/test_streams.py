@@ -15,6 +15,7 @@ import holdfast
 from holdfast.faces.http import auth, sse
 from holdfast.faces.http.auth import Tokens
 from holdfast.faces.http.server import Server
+from holdfast.testing.crowd import LONG, start
 from tests.http.inside import Watching, serving, token_of
 from tests.http.running import PATIENCE
 
@@ -57,9 +58,10 @@ def test_a_client_that_does_not_read_slows_nobody_is_let_go_and_resumes_where_it
     big = "x" * 200_000
     with serving(tmp_path) as server, connected(server) as ws:
         with closing(Watching(server, room=4096)) as slow, closing(Watching(server)) as quick:
+            reading = start(lambda: quick.events(40))
             for number in range(40):  # more than all buffers between here and there
                 ws.cells.set("run", "cell", f"{number}{big}")
-            assert [event["version"] for event in quick.events(40)] == list(range(1, 41))
+            assert [event["version"] for event in reading.result(LONG)] == list(range(1, 41))
             for _ in range(PATIENCE * 10):
                 if "holdfast_watchers_cut_total 1" in call(server, "GET", "/metrics").text:
                     break

@@ -1,12 +1,12 @@
 """A disk that remembers: every operation that reaches the files of one folder, in order, on a `Tape`.
 
 Inside `recorded(folder)` a VFS of ours is SQLite's default, so that every connection of the process goes through it,
-also those that know nothing of it; `os.open`, `link`, `unlink`, `mkdir` and `fsync` are listened to as well. Everything
-is passed on to real files: locks and shared memory work as always. That SQLite syncs a folder is not assumed but seen,
-by the system call that opens it. Not on the tape are reads, `-shm` files, which no crash keeps, and the content of
-files that are written without SQLite, which nothing rests on; except the note of the last commit, which is never
-synced, so that it may be missing or older, but never newer than the store. Close every connection before the end of the
-block.
+also those that know nothing of it; `os.open`, `link`, `unlink`, `replace`, `mkdir` and `fsync` are listened to as
+well. Everything is passed on to real files: locks and shared memory work as always. That SQLite syncs a folder is not
+assumed but seen, by the system call that opens it. Not on the tape are reads, `-shm` files, which no crash keeps, and
+the content of files that are written without SQLite, which nothing rests on; except the note of the last commit, which
+is never synced, so that it may be missing or older, but never newer than the store. Close every connection before the
+end of the block.
 """
 
 from __future__ import annotations
@@ -111,6 +111,11 @@ class Tape:
             self._names[other] = self.file_at(path)
             self.add(Entry(other, self._names[other]))
 
+    def renamed(self, path: str, other: str) -> None:
+        """A file has this name instead. A disk may keep only one of the two entries, as with a link."""
+        self.linked(path, other)
+        self.removed(path)
+
     def removed(self, path: str) -> None:
         """A name is gone."""
         with self._lock:
@@ -213,7 +218,7 @@ class _VFS(apsw.VFS):
 def _listening(tape: Tape) -> dict[str, Callable[..., Any]]:
     """The functions of `os` that change folders or sync, made to tell the tape."""
     real_open, real_link, real_unlink, real_mkdir, real_fsync = os.open, os.link, os.unlink, os.mkdir, os.fsync
-    real_pwrite = os.pwrite
+    real_pwrite, real_replace = os.pwrite, os.replace
     marks: dict[int, int] = {}  # the file of a descriptor
 
     def open_(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
@@ -243,6 +248,12 @@ def _listening(tape: Tape) -> dict[str, Callable[..., Any]]:
         if found is not None:
             tape.removed(found)
 
+    def replace(source: Any, target: Any, **kwargs: Any) -> None:
+        real_replace(source, target, **kwargs)
+        old, new = tape.relative(source), tape.relative(target)
+        if old is not None and new is not None:
+            tape.renamed(old, new)
+
     def mkdir(path: Any, *args: Any, **kwargs: Any) -> None:
         real_mkdir(path, *args, **kwargs)
         found = tape.relative(path)
@@ -254,7 +265,8 @@ def _listening(tape: Tape) -> dict[str, Callable[..., Any]]:
         real_fsync(descriptor)
         tape.descriptor_synced(descriptor, before)
 
-    return {"open": open_, "link": link, "unlink": unlink, "mkdir": mkdir, "fsync": fsync, "pwrite": pwrite}
+    heard = (open_, link, unlink, replace, mkdir, fsync, pwrite)
+    return {function.__name__.rstrip("_"): function for function in heard}
 
 
 @contextmanager

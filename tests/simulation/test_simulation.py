@@ -35,7 +35,7 @@ def missing(tally: Tally) -> set[str]:
 
 
 @pytest.mark.early
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", range(SEEDS // PART))
 def test_seeds_hold(part: int, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> None:
     """Stops at the first seed that does not hold; goes on with others until everything was met."""
