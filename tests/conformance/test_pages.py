@@ -307,3 +307,13 @@ def test_c9_a_watcher_that_reads_late_gets_every_large_event(world: World) -> No
         found = [next(watch) for _ in range(VALUES)]
     assert [event.version for event in found] == [*range(1, VALUES + 1)]
     assert [event.data["value"][0] for event in found] == [str(number) for number in range(VALUES)]
+
+
+@pytest.mark.kinds("drawn")
+def test_every_event_comes_page_after_page(world: World) -> None:
+    ws = world.open("ann")
+    names = [f"cell-{number}" for number in range(7)]
+    for name in names:
+        ws.cells.set("run", name, 1)
+    assert [event.id for event in every(ws.events.list, limit=2)] == names
+    assert [event.id for event in every(ws.events.list, limit=2, after=ws.events.list(limit=2).cursor)] == names[2:]

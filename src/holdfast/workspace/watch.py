@@ -138,4 +138,4 @@ def every(call: Callable[..., Any], **given: Any) -> Iterator[Any]:
         yield from page
         if page.cursor is None:
             return
-        given[by] = int(page.cursor) if types[by].startswith("int") else page.cursor
+        given[by] = page.cursor if "str" in types[by] else int(page.cursor)
