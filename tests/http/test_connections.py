@@ -191,6 +191,21 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
+@pytest.mark.parametrize(("workspaces", "enough"), [(12, True), (13, False)])
+def test_a_server_that_may_open_too_few_files_says_so(tmp_path: Path, workspaces: int, enough: bool) -> None:
+    for number in range(workspaces - 1):  # and its own
+        (tmp_path / "workspaces" / f"w{number}").mkdir(parents=True)
+    command = [sys.executable, "-m", "holdfast", "serve", "--dir", str(tmp_path), "--port", "0"]
+    started = [sys.executable, "-c", LIMITED, str(FEW), *command]
+    with subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("listening on ")
+        process.terminate()
+        said = process.communicate(timeout=PATIENCE)[1]
+    assert ("13 workspaces take 130 descriptors when all are open, and this process may have 256" in said) is not enough
+    assert ("ulimit -n" in said) is not enough
+
+
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 def test_silent_connections_keep_nobody_out_and_cut_nobody_who_is_known(tmp_path: Path, tls: bool) -> None:
     command = [sys.executable, "-m", "holdfast", "serve", "--dir", str(tmp_path), "--port", "0"]

@@ -51,6 +51,7 @@ BACKLOG: Final = 2048  # connections that may wait to be accepted
 STOP_TIMEOUT: Final = 20  # seconds for requests in progress
 POLL: Final = 0.01  # seconds
 DESCRIPTORS: Final = 65_536
+OF_WORKSPACE: Final = 10  # descriptors of one that is open
 _log = logging.getLogger("holdfast.http")
 
 
@@ -282,6 +283,8 @@ class Server:
             app = self._application(spaces)
             self.connections = connections = Connections(app)
             await app.start()
+            if shortage := shortage_of(len(spaces.names())):
+                _log.warning("%s", shortage)
             for number in (signal.SIGINT, signal.SIGTERM):
                 with suppress(ValueError, RuntimeError):  # a server in another thread is stopped by `stop`
                     self._loop.add_signal_handler(number, self._stop.set)
@@ -297,6 +300,18 @@ class Server:
             await app.end()
         finally:
             spaces.close()
+
+
+def shortage_of(workspaces: int) -> str:
+    """What to do if this process may open too few files for so many workspaces and connections; "" if not."""
+    limit, needed = resource.getrlimit(resource.RLIMIT_NOFILE)[0], OF_WORKSPACE * workspaces
+    if limit == resource.RLIM_INFINITY or limit >= 2 * needed:
+        return ""
+    return (
+        f"{workspaces} workspaces take {needed} descriptors when all are open, and this process may have {limit}, also"
+        f" for connections; allow {max(4096, 2 * needed)} (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of"
+        " docker) and start again"
+    )
 
 
 async def _finished(app: App, connections: Connections) -> None:
