@@ -167,6 +167,8 @@ def test_commands_make_it_find_it_and_say_where_it_is(
     assert not (tmp_path / "a").exists()
     for folder in folders:
         assert main(["init", "--dir", folder, "--log", url, "--create", "--actor", "ann"]) == 0
+        joined = f"joined {parse(url).public}, at revision 0; this node's replica is in {folder}"
+        assert joined in capsys.readouterr().out
     assert main(["create", "bake", "--dir", folders[0], "--actor", "ann"]) == 0
     capsys.readouterr()
     assert main(["list", "--dir", folders[1]]) == 0

@@ -379,13 +379,17 @@ def init(session: Session, given: dict[str, Any]) -> int:
     if not found:
         check_unserved(folder)
     known = [] if found else backups_of(folder, session.environ)
+    text = f"{'there is a workspace in' if found else 'made a workspace in'} {folder}"
     if given.get("log"):
-        open_workspace(given["log"], folder=folder, actor=session.actor, create=bool(given.get("create"))).close()
+        with open_workspace(given["log"], folder=folder, actor=session.actor, create=bool(given.get("create"))) as node:
+            if not found:
+                revision = node.revision
+                text = f"joined {recorded_log(folder)}, at revision {revision}; this node's replica is in {folder}"
     elif given.get("create"):
         raise Usage("--create goes with --log", hint="holdfast init makes a workspace of this machine without it")
     else:
         open_workspace(folder, actor=session.actor).close()
-    lines = [f"{'there is a workspace in' if found else 'made a workspace in'} {folder}"]
+    lines = [text]
     at = session.out.place
     root = None if named else location.git_root(session.folder)
     if root is not None and not location.has_store(shared := location.home(root)):
