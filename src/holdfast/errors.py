@@ -252,6 +252,7 @@ class DuplicateName(Conflict, code="DUPLICATE_NAME"):
 class Held(Conflict, code="HELD", exit_code=12, retryable=True):
     """Another holder has the lock, or is first in the queue for it; carries `holder` and `until`."""
 
+    again = False  # raised to somebody who stands in the queue already: it was counted as a refusal then
     default_hint = "wait for it with wait=SECONDS, or watch the lock and retry"
 
 

@@ -309,6 +309,8 @@ def test_c14_a_living_waiter_renews_its_lease_and_keeps_its_place(world: World) 
         before = max(_deadlines(ws))
         assert comes_true(lambda: min(_deadlines(ws)) > before, lambda: world.clock.advance(3), 3)  # noqa: B023
     assert ws.revision == revision, "a renewal is no event"
+    counted = {(each.actor, each.code): each.count for each in ws.events.refusals()}
+    assert counted == {("b", "HELD"): 1, ("c", "HELD"): 1}, "and no refusal"
     ws.locks.release("door")
     assert first.result().holder == "b"
     world.open("b").locks.release("door")

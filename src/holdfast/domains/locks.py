@@ -10,7 +10,8 @@ that died blocks nobody. The steps are written once, as generators, for threads 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -335,13 +336,15 @@ def acquire_by(attempt: Attempt[G], wait: float | None, news: Filter) -> Steps[G
     check_seconds(wait, "wait")
     deadline = yield Deadline(wait)
     watcher = yield Listen(news)
+    body: Callable[[Tx], G] = attempt
     try:
         while True:
             try:
-                grant = yield Do(attempt, keyed=True)
+                grant = yield Do(body, keyed=True)
                 return grant
             except errors.Held as refusal:
                 yield Do(attempt.stay_in_queue)
+                body = partial(_once_more, attempt)
                 if (yield from _woken(watcher, deadline)):
                     continue
                 if wait:
@@ -354,6 +357,15 @@ def acquire_by(attempt: Attempt[G], wait: float | None, news: Filter) -> Steps[G
         raise
     finally:
         watcher.close()
+
+
+def _once_more(attempt: Attempt[G], tx: Tx) -> G:
+    """An attempt of somebody who waits in line already."""
+    try:
+        return attempt(tx)
+    except errors.Held as refusal:
+        refusal.again = True
+        raise
 
 
 def _woken(watcher: Watcher, deadline: int) -> Steps[bool]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from holdfast.clock import RESET
-from holdfast.errors import Conflict, HoldfastError, NotHolder
+from holdfast.errors import Conflict, Held, HoldfastError, NotHolder
 from holdfast.types import Progress
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ class Refusals:
         self._older = os.path.join(folder, OLDER)
 
     def add(self, error: HoldfastError, actor: str, now: int) -> None:
-        """Record a conflict; other errors are not refusals."""
-        if not isinstance(error, Conflict | NotHolder):
+        """Record a conflict; other errors are not refusals, and whoever waits in line is refused once."""
+        if not isinstance(error, Conflict | NotHolder) or (isinstance(error, Held) and error.again):
             return
         line = msgspec.json.encode(Line(now, str(actor), error.code)) + b"\n"
         with suppress(OSError):  # a full or read-only disk: the caller's refusal is what counts
