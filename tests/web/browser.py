@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
@@ -28,11 +29,17 @@ def find_browser() -> str | None:
     return named or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
+FONTS = Path(__file__).with_name("fonts.conf")
+
+
 @contextmanager
-def launch(*flags: str) -> Iterator[Browser]:
-    """A running browser."""
+def launch(*flags: str, fonts: Path | None = None) -> Iterator[Browser]:
+    """A running browser; `fonts` says what the system's fonts are."""
+    named: dict[str, str | float | bool] = {"FONTCONFIG_FILE": str(fonts)} if fonts else {}
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=[*FLAGS, *flags], headless=True)
+        browser = playwright.chromium.launch(
+            executable_path=find_browser(), args=[*FLAGS, *flags], headless=True, env={**os.environ, **named}
+        )
         try:
             yield browser
         finally:

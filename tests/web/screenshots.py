@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.web.browser import MISSING, find_browser, launch
+from tests.web.browser import FONTS, MISSING, find_browser, launch
 from tests.web.seed import seed
 from tests.web.site import NARROW, WIDE, Site
 
@@ -47,7 +47,7 @@ def main(names: Sequence[str]) -> int:
     bare = Site(folder / "empty")
     chosen = [*names] or [*VIEWS, *EDGES]
     try:
-        with launch() as browser, site.waiting(*WAITS):
+        with launch(fonts=FONTS) as browser, site.waiting(*WAITS):
             for size in (WIDE, NARROW):
                 for dark in (False, True):
                     photograph(site, browser, size, dark, [name for name in chosen if name in VIEWS])

@@ -29,6 +29,7 @@ THINGS: Final = (
     "the old rows",
 )
 HALF_HOUR: Final = 1800.0
+GONE: Final = 181  # minutes before now at which gus was seen last
 LEXER: Final = "Move the lexer out of `src/parser/` into a package of its own."
 LEXER_FIRST: Final = f"{LEXER}\nThe parser may see `tokens()` and keywords."
 LEXER_NOW: Final = (
@@ -37,6 +38,7 @@ LEXER_NOW: Final = (
 )
 ARTIFACT: Final = {"path": "grammar.json", "producer": "parse", "checksum": "4be1c07"}
 CLOSED: Final = 225
+NIGHT: Final = 840  # minutes
 STARTED: Final = 3 * 86400.0  # seconds before now
 
 # What the release is made of: key, title, priority, tags, and the keys it waits for.
@@ -168,12 +170,15 @@ class Story:
                     self.ws.tasks.depend(made[-1], made[number - heads - 1])
 
     def _past(self) -> None:
-        """The closed tasks: each agent works through some, one after the other, until it takes up what it has today."""
+        """The closed tasks: each agent works through some, one after the other, until it takes up what it has today.
+
+        After each sixth one comes a night.
+        """
         for number, (name, end) in enumerate(BUSY_UNTIL.items()):
-            for _ in range(CLOSED // len(AGENTS) + (number < CLOSED % len(AGENTS))):
+            for done in range(CLOSED // len(AGENTS) + (number < CLOSED % len(AGENTS))):
                 start = end + self._chance.choice((14, 22, 35, 48, 61))
                 self._close(name, start, end)
-                end = start + self._chance.choice((1, 3, 6, 11, 90))
+                end = start + self._chance.choice((1, 3, 6, 11, 40)) + (NIGHT if done % 6 == 5 else 0)
 
     def _close(self, name: str, start: float, end: float) -> None:
         who, number = self.by(name), self._chance.randrange(1000)
@@ -259,8 +264,10 @@ class Story:
             self.by("ira").tasks.complete(task.id, token=task.token)
 
     def _hold(self, name: str, key: str, minutes: float, left: float) -> None:
-        """A claim that still runs, with so many minutes left."""
+        """A claim that still runs, with so many minutes left: its holder was seen a moment ago, unless it ends soon."""
         self.at(minutes, lambda: self.by(name).tasks.claim(self.ids[key], ttl=60 * (minutes + left)))
+        if key != "port" and left > 2:
+            self.at(len(name) / 30, lambda: self.by(name).tasks.heartbeat(self.ids[key], ttl=60 * left))
 
     def _finish(self, name: str, key: str, summary: str) -> None:
         self.by(name).tasks.complete(self.ids[key], summary=summary, review=True)
@@ -269,19 +276,26 @@ class Story:
         self.by(name).tasks.block(self.ids[key], reason=reason)
 
     def _mail(self) -> None:
-        for minutes, sender, to, subject, body in (
-            (660, "lou", ["*"], "nightly bench: 3 % slower", ""),
-            (300, PERSON, ["*"], "Backups go to the second disk from now on", ""),
-            (181, "gus", ["*"], "The half that works", "The form is split, the saving is not."),
-            (120, "ben", ["*"], "I take the crash on an empty file", ""),
-            (110, "ada", ["*"], "Corpus is green again", "412 of 412"),
+        for minutes, sender, subject, body in (
+            (660, "lou", "nightly bench: 3 % slower", ""),
+            (300, PERSON, "Backups go to the second disk from now on", ""),
+            (181, "gus", "The half that works", "The form is split, the saving is not."),
+            (120, "ben", "I take the crash on an empty file", ""),
+            (110, "ada", "Corpus is green again", "412 of 412"),
         ):
-            self.at(minutes, partial(self.by(sender).mail.send, to, subject, body))
+            self.at(minutes, partial(self._tell_all, sender, subject, body, minutes > GONE))
         self.at(38, self._objection)
         self.at(72, self._question)
         body = "Only that file, ten minutes. You hold `src/parser`."
         ask = ["ada"], "May I have src/parser/fold.py first?", body
         self.at(6, lambda: self.by("jun").mail.send(*ask, task=self.ids["lexer"], type="request", ack=True))
+
+    def _tell_all(self, sender: str, subject: str, body: str, gus: bool) -> None:
+        """A message to everybody, which everybody reads; `gus`: he is still there."""
+        id = self.by(sender).mail.send(["*"], subject, body).id
+        for name in (*AGENTS, PERSON):
+            if name != sender and (gus or name != "gus"):
+                self.by(name).mail.ack(id)
 
     def _objection(self) -> None:
         text = "The flag --every is taken in the old CLI", "See `tools/nightly.sh`, line 40."

@@ -5,6 +5,9 @@ import { ask, notice } from './dialog.js';
 
 const who = (context) => `${context.session.name}, ${context.session.role}`;
 
+/** The agents that are known, also before the frame has heard of them. */
+export const agentNames = async (context) => (context.store.get('status') ?? await context.api.get('/status')).agents.map((agent) => agent.name);
+
 /** Call and say so if it is refused. */
 export async function attempt(work) {
   try { return await work(); } catch (error) { notice(error.hint ? `${error.message}: ${error.hint}` : error.message, true); return undefined; }

@@ -103,7 +103,7 @@ export class Frame {
     this.view = view;
     document.title = `${view.title} · Holdfast`;
     put(this.main, opened.element);
-    for (const [each, { element }] of this.links) set(element, { 'aria-current': each === view ? 'page' : null });
+    for (const [each, { element }] of this.links) set(element, { 'aria-current': each === view ? 'page' : each.name === view.under ? 'true' : null });
     for (const element of this.element.querySelectorAll('.tabs a')) set(element, { 'aria-current': element.dataset.view === view.name ? 'page' : null });
     this.offer();
   }

@@ -6,7 +6,7 @@
 //   export const view = {
 //     name: 'board',           // VIEW in the address
 //     title: 'Board',          // in the navigation, and of the document
-//     icon: 'board',           // of shapes.js; no icon: not in the navigation
+//     icon: 'board',           // of shapes.js; no icon: not in the navigation, where `under` names the view it belongs to
 //     key: 'b',                // `g b` opens it
 //     keys: [['c', 'claim']],  // its own keys, for the list that `?` shows
 //     open(context) { ...; return { element, update, close, key } },

@@ -1,6 +1,6 @@
 // What can be done with a task, by its status, its holder and the role of the viewer.
 
-import { answer, approve, attempt, closeTask, reject } from './acts.js';
+import { agentNames, answer, approve, attempt, closeTask, reject } from './acts.js';
 import { seg } from './api.js';
 import { ask } from './dialog.js';
 import { hourOf, now } from './format.js';
@@ -26,9 +26,9 @@ const claim = (context, task) => ask({
   act: () => context.api.post(`${path(task)}/claim`, { ttl: TTL }),
 });
 
-const assign = (context, task) => ask({
+const assign = async (context, task) => ask({
   title: `Assign ${task.id}?`, text: 'Only this agent can claim it then.', verb: 'Assign', as: who(context),
-  field: { label: 'Agent', options: (context.store.get('status')?.agents ?? []).map((agent) => agent.name) }, act: (assignee) => context.api.put(`${path(task)}/assignee`, { assignee }),
+  field: { label: 'Agent', options: await agentNames(context) }, act: (assignee) => context.api.put(`${path(task)}/assignee`, { assignee }),
 });
 
 const reason = (verb, what, text, address, force = false, extra = {}) => (context, task) => ask({

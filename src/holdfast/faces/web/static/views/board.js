@@ -10,8 +10,7 @@ import { COLOURS, shape, wordOf } from '../shapes.js';
 import { paced } from '../store.js';
 
 const FIRST = { ready: 4 }; // cards of the group that shares a column with another
-const PAGE = 40; // cards that a group shows at first, and adds
-const MOST = 1000;
+const PAGE = 40, MOST = 1000; // cards that a group shows at first, and adds; and at most
 const SOON = 120_000;
 const COLUMNS = [['open', 'Open', ['ready', 'waiting']], ['in_progress', 'In progress', ['in_progress']], ['review', 'Review', ['review']], ['blocked', 'Blocked', ['blocked']], ['closed', 'Closed', ['closed']]];
 const COLUMN_OF = Object.fromEntries(COLUMNS.flatMap(([name, , groups]) => groups.map((group) => [group, name])));
@@ -31,14 +30,17 @@ class Board {
     this.tabs = h('div.board-tabs', { role: 'tablist', 'aria-label': 'columns' });
     this.columns = new Map(COLUMNS.map(([name, words, groups]) => [name, this.column(name, words, groups)]));
     this.element = h('div.view.board', null,
-      h('div.view-head', null, h('h1', null, 'Board'), this.total, h('span.line.filters.push', null, this.filters), context.may('agent') && fresh),
+      h('div.view-head', null, h('h1', null, 'Board'), this.total, h('span.line.filters.push', null, this.filters), this.toggle = h('button.filter-button', { 'aria-expanded': 'false', on: { click: () => this.fold() } }, 'filter'), context.may('agent') && fresh),
       this.hint, this.tabs, h('div.columns', null, [...this.columns.values()].map((each) => each.element)));
     this.loading = paced(() => this.load());
     this.end = context.store.on('status', () => this.draw());
+    if (this.narrowed) this.fold();
     this.show(context.query.get('column') ?? 'in_progress');
-    this.say();
-    this.loading.ask();
+    this.say(); this.loading.ask();
   }
+
+  /** Show or hide the filters of a narrow screen. */
+  fold() { this.toggle.setAttribute('aria-expanded', String(this.element.classList.toggle('filtering'))); }
 
   group(name) {
     const cards = h('div.cards', { data: { group: name } });
@@ -122,8 +124,7 @@ class Board {
 
   draw() {
     if (this.drag) return; // cards stay where they are while one is on its way
-    const counts = this.counts(), tags = new Set(), status = this.context.store.get('status');
-    const of = ([name, , groups]) => groups.reduce((sum, group) => sum + counts[group], 0);
+    const counts = this.counts(), tags = new Set(), status = this.context.store.get('status'), of = ([name, , groups]) => groups.reduce((sum, group) => sum + counts[group], 0);
     text(this.total, `${number(COLUMNS.reduce((sum, column) => sum + of(column), 0))} tasks`);
     for (const column of COLUMNS) {
       const today = column[0] === 'closed' && !this.narrowed && status ? `, today ${number(status.tasks.closed_today)}` : '';
@@ -145,8 +146,7 @@ class Board {
   }
 
   card(card, group) {
-    const from = COLUMN_OF[group], { context } = this;
-    const state = group === 'in_progress' && card.parked ? 'parked' : group;
+    const from = COLUMN_OF[group], { context } = this, state = group === 'in_progress' && card.parked ? 'parked' : group;
     const act = (words, to, kind) => h('button', { type: 'button', class: kind, data: { act: '' }, 'aria-label': `${words} ${card.id}`, on: { click: () => this.go(card, from, to) } }, words);
     const element = h('article.card', { tabindex: -1, draggable: context.may('agent') ? 'true' : null, 'aria-label': `${card.id} ${clip(card.title, 80)}`, data: { id: card.id, column: from }, on: {
       dragstart: (event) => this.take(event, card, from), dragend: () => this.letGo(),

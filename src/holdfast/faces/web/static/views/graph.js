@@ -17,7 +17,7 @@ const LEGEND = ['ready', 'held', 'parked', 'review', 'blocked', 'waiting'];
 /** The state of shapes.js of a node. */
 function stateOf(node) {
   if (node.status === 'pending_merge') return 'review';
-  if (node.status === 'in_progress') return 'held';
+  if (node.status === 'in_progress') return node.parked ? 'parked' : 'held';
   if (node.status === 'open') return node.ready ? 'ready' : 'waiting';
   return node.status;
 }
@@ -75,7 +75,8 @@ class Graph {
     const { graph } = this;
     if (!graph) return;
     const tree = this.mode === 'tree';
-    this.nodes = new Map(graph.nodes.map((node) => [node.id, node]));
+    const parked = new Set((this.context.store.get('status')?.agents ?? []).filter((agent) => agent.parked).map((agent) => agent.task));
+    this.nodes = new Map(graph.nodes.map((node) => [node.id, { ...node, parked: parked.has(node.id) }]));
     const parent = new Map(graph.nodes.filter((node) => node.parent_id).map((node) => [node.id, node.parent_id]));
     const linked = new Set(graph.edges.filter((edge) => edge.kind === 'depends').flatMap((edge) => [edge.id, edge.on]));
     const parents = new Set(parent.values());

@@ -1,6 +1,7 @@
 // Mail: threads, the thread that is open, and how it stands. A person writes, replies and acknowledges; reading does neither.
 
 import { explain, seg } from '../api.js';
+import { agentNames } from '../acts.js';
 import { ask } from '../dialog.js';
 import { clip, h, keyed, put, text } from '../dom.js';
 import { age, exact, hourOf } from '../format.js';
@@ -137,8 +138,8 @@ class Mail {
       h('span.push.hint', null, `as ${this.me}, to ${clip(asked.sender === this.me ? asked.to.join(', ') : asked.sender, 40)} `, h('kbd', null, 'Ctrl Enter')))));
   }
 
-  write() {
-    const names = (this.context.store.get('status')?.agents ?? []).map((agent) => agent.name).filter((name) => name !== this.me);
+  async write() {
+    const names = (await agentNames(this.context)).filter((name) => name !== this.me);
     return ask({ title: 'New message', verb: 'Send', as: `${this.me}, ${this.context.session.role}`,
       fields: [{ name: 'to', label: 'To', options: [['*', 'everybody'], ...names] }, { name: 'subject', label: 'Subject', required: true }, { name: 'body', label: 'Text, Markdown', area: true }, { name: 'type', label: 'Type', options: TYPES, value: 'notify' }],
       act: async ({ to, ...rest }) => { const sent = await this.context.api.post('/mail', { to: [to], ...rest, ack: rest.type !== 'notify' }); this.context.go('mail', sent.thread); } });

@@ -12,11 +12,25 @@ const PHASES = ['plan', 'execute', 'express', 'review'];
 const STATES = { completed: 'closed', in_progress: 'in_progress', failed: 'failed', pending: 'waiting' };
 const VERSIONS = 50;
 const SHOWN = 6; // versions on the strip
+const FLAT = 72; // characters of a value inside another that stays on one line
+const FEW = 10; // cells of a run at first
 const VIEWS = [['value', 'value'], ['diff', 'diff'], ['history', 'history']];
-const HEADS = [['Version', '', 84], ['By', '', 90], ['Operation', '', 120], ['Changed', ''], ['When', 'right', 90], ['Revision', 'right', 90]];
+const HEADS = [['Version', '', 84], ['By', '', 90], ['Operation', '', 144], ['Changed', ''], ['When', 'right', 90], ['Revision', 'right', 90]];
 
-/** A value as lines that a diff can compare. */
-export const pretty = (value) => (value === undefined ? '' : JSON.stringify(value, null, 2));
+/** A value as one line. */
+function flat(value) {
+  if (value === null || typeof value !== 'object') return JSON.stringify(value);
+  return Array.isArray(value) ? `[${value.map(flat).join(', ')}]` : `{${Object.entries(value).map(([key, each]) => `${JSON.stringify(key)}: ${flat(each)}`).join(', ')}}`;
+}
+
+/** A value as lines that a diff can compare; what is small stays on one. */
+export function pretty(value, indent = '') {
+  if (value === undefined) return '';
+  const line = flat(value), list = Array.isArray(value), entries = value && typeof value === 'object' ? Object.entries(value) : [];
+  if (!entries.length || (indent && line.length <= FLAT)) return line;
+  const inner = `${indent}  `, parts = entries.map(([key, each]) => `${inner}${list ? '' : `${JSON.stringify(key)}: `}${pretty(each, inner)}`);
+  return `${list ? '[' : '{'}\n${parts.join(',\n')}\n${indent}${list ? ']' : '}'}`;
+}
 
 /** The places where two values differ, as paths: steps[1].ok. At most eight. */
 export function changed(before, after, path = '', found = []) {
@@ -31,6 +45,7 @@ class State {
   constructor(context) {
     this.context = context;
     this.open = new Set();
+    this.all = new Set(); // runs of which every cell is listed
     this.cells = new Map(); // run -> {names, more}
     const [kind, ...rest] = context.rest;
     this.chosen = kind ? { kind, rest } : null;
@@ -83,14 +98,17 @@ class State {
       const known = this.cells.get(run), names = (known?.names ?? []).filter((name) => fits(run, name));
       if (!fits(run) && !names.length) continue;
       rows.push(head(run, run, known ? `${known.names.length}${known.more ? '+' : ''} cells` : ''));
-      if (this.open.has(run)) rows.push(names.map((name) => entry('cell', [run, name], name)));
+      if (!this.open.has(run)) continue;
+      const few = this.search || this.all.has(run) ? names : names.slice(0, Math.max(FEW, 1 + names.indexOf(this.chosen?.rest[1])));
+      rows.push(few.map((name) => entry('cell', [run, name], name)));
+      if (few.length < names.length) rows.push(h('button.quiet.tree-more', { type: 'button', on: { click: () => { this.all.add(run); this.drawList(); } } }, `${names.length - few.length}${known.more ? '+' : ''} more`));
     }
     if (!this.runs.length) rows.push(h('p.hint', null, 'No cell yet. ', h('code', null, 'holdfast cell set run-1 port 9191'), ' makes one.'));
     rows.push(h('h3', null, 'Stashes'));
     for (const trail of [...this.trails.map((each) => ({ ...each, label: `trail: ${each.name}` })), { id: null, label: 'global', state: '' }]) {
       const mine = this.stashes.filter((stash) => stash.trail === trail.id && fits(trail.label, stash.name)), key = trail.id ?? ' global';
       if (!mine.length && (trail.id === null || !fits(trail.label))) continue;
-      rows.push(head(key, trail.label, trail.state || `${mine.length} stashes`));
+      rows.push(head(key, trail.label, trail.state || `${mine.length} ${mine.length === 1 ? 'stash' : 'stashes'}`));
       if (this.open.has(key)) rows.push(mine.map((stash) => entry('stash', [stash.id], stash.name, stash.stash_type, `v${stash.version}`)));
     }
     put(this.list, rows);

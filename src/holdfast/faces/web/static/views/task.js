@@ -113,7 +113,7 @@ class TaskPage {
 
   claim() {
     const { task, rail } = this, seen = this.context.store.get('status')?.agents.find((agent) => agent.name === task.claimed_by)?.seen_at;
-    if (task.claimed_by) return this.section('Claim', null, h('div.line.claim-left', null, timeLeft(task.claimed_at, task.deadline, { wide: 160 }), task.deadline && h('span.small.ink-3', null, `of ${duration((Date.parse(task.deadline) - Date.parse(task.claimed_at)) / 1000)}`)),
+    if (task.claimed_by) return this.section('Claim', null, h('div.line.claim-left', null, timeLeft(task.claimed_at, task.deadline, { wide: 176 }), task.deadline && h('span.small.ink-3', null, `of ${duration((Date.parse(task.deadline) - Date.parse(task.claimed_at)) / 1000)}`)),
       h('p.small.ink-2', null, `${task.claimed_by}, since ${hourOf(task.claimed_at)}`, task.deadline ? `, ends ${hourOf(task.deadline)}` : ', parked', seen && [', seen ', age(seen, ' ago')]));
     if (task.status !== 'open' || !rail.reasons) return null;
     return this.section(rail.reasons.ready ? 'Ready' : 'Not ready', null, rail.reasons.reasons.slice(0, 6).map((reason) => h('p.small.ink-2', { title: exact(now()) }, clip(reason.text))));
@@ -185,7 +185,7 @@ class TaskPage {
 }
 
 export const view = {
-  name: 'task', title: 'Task', keys: [['m', 'write a note'], ['e', 'edit'], ['c', 'claim'], ['r', 'release'], ['d', 'done'], ['x', 'block'], ['j k', 'move in the history']],
+  name: 'task', title: 'Task', under: 'board', keys: [['m', 'write a note'], ['e', 'edit'], ['c', 'claim'], ['r', 'release'], ['d', 'done'], ['x', 'block'], ['j k', 'move in the history']],
   open(context) {
     const page = new TaskPage(context, context.rest[0] ?? '');
     return { element: page.element, update: (change) => page.update(change), key: (event) => page.key(event), close: () => page.record.close() };

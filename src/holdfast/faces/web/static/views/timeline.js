@@ -107,13 +107,15 @@ class Timeline {
     element.print = print;
     const claims = spans(lane.claims, from, end, now_, LEAST), locks = spans(lane.locks, from, end, now_, LEAST);
     const barOf = (lock) => locks.find((bar) => bar.items.some((each) => each.id === lock.name));
-    const words_ = endless && `${nameOf(endless)}, no end`, left = endless && Math.min(Math.max(6, barOf(endless)?.x ?? 6), Math.max(6, now_ - 7 * words_.length));
+    const words_ = endless && `${nameOf(endless)}, no end`, long = 7 * (words_?.length ?? 0);
+    let left = endless && Math.min(Math.max(6, barOf(endless)?.x ?? 6), Math.max(6, now_ - long));
+    for (const each of claims) if (endless && each.x < left + long && each.x + each.width > left) left = each.x + each.width + 6;
     picture.setAttribute('aria-label', `${name}: ${lane.claims.length} claims, ${lane.locks.length} locks, ${lane.mail.length} messages`);
     put(picture, grid.map((time) => svg('line.grid', { x1: x(time), x2: x(time), y1: 0, y2: 57 })),
       marks(lane.mail, from, until, wide).map((left) => svg('line.mail-tick', { x1: left, x2: left, y1: 5, y2: 12 })),
       claims.map((bar) => this.bar(bar, name, agent)),
       locks.map((bar) => svg('rect.lock-bar', { x: bar.x, y: 44, width: bar.width, height: 4, rx: 2, class: endless && bar.items.some((each) => each.id === endless.name) ? 'endless-lock' : '', on: { pointerenter: (event) => this.show(event, bar, name, 'lock'), pointerleave: () => this.hide() } })),
-      endless && !claims.some((bar) => bar.x < left + 7 * words_.length && bar.x + bar.width > left) && svg('text.lane-red', { x: left, y: 38 }, clip(words_, 60)),
+      endless && left + long <= now_ && svg('text.lane-red', { x: left, y: 38 }, clip(words_, 60)),
       waited && svg('line.wait-line', { x1: Math.max(0, now_ - 40), x2: now_, y1: 46, y2: 46 }),
       fenced && Date.parse(fenced.last) > from && svg('g', { transform: `translate(${Math.max(0, x(Date.parse(fenced.last)) - 7)} 21)` }, shape('fenced', 14, 'fenced write')),
       !this.until && svg('line.now-line', { x1: now_, x2: now_, y1: 0, y2: 57 }));
