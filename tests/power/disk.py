@@ -25,6 +25,7 @@ import apsw
 from holdfast.kernel.store_files import MARK
 
 NAME = "recording"
+SUM: Final = ".sha256"
 FOLDER: Final = 0  # where the entry of a folder leads; files are numbered from 1
 
 
@@ -218,23 +219,32 @@ class _VFS(apsw.VFS):
 def _listening(tape: Tape) -> dict[str, Callable[..., Any]]:
     """The functions of `os` that change folders or sync, made to tell the tape."""
     real_open, real_link, real_unlink, real_mkdir, real_fsync = os.open, os.link, os.unlink, os.mkdir, os.fsync
-    real_pwrite, real_replace = os.pwrite, os.replace
+    real_pwrite, real_write, real_replace = os.pwrite, os.write, os.replace
     marks: dict[int, int] = {}  # the file of a descriptor
+    sums: dict[int, int] = {}
 
     def open_(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
         descriptor = real_open(path, flags, *args, **kwargs)
         found = tape.relative(path) if flags & os.O_CREAT else None
         marks.pop(descriptor, None)
+        sums.pop(descriptor, None)
         if found is not None:
             file = tape.file_at(found)
             if os.path.basename(found) == MARK:
                 marks[descriptor] = file
+            elif SUM in os.path.basename(found):
+                sums[descriptor] = file
         return descriptor
 
     def pwrite(descriptor: int, data: bytes, offset: int) -> int:
         if descriptor in marks:
             tape.add(Write(marks[descriptor], offset, bytes(data)))
         return real_pwrite(descriptor, data, offset)
+
+    def write(descriptor: int, data: bytes) -> int:
+        if descriptor in sums:  # which grow by each write
+            tape.add(Write(sums[descriptor], os.fstat(descriptor).st_size, bytes(data)))
+        return real_write(descriptor, data)
 
     def link(source: Any, target: Any, **kwargs: Any) -> None:
         real_link(source, target, **kwargs)
@@ -265,7 +275,7 @@ def _listening(tape: Tape) -> dict[str, Callable[..., Any]]:
         real_fsync(descriptor)
         tape.descriptor_synced(descriptor, before)
 
-    heard = (open_, link, unlink, replace, mkdir, fsync, pwrite)
+    heard = (open_, link, unlink, replace, mkdir, fsync, pwrite, write)
     return {function.__name__.rstrip("_"): function for function in heard}
 
 

@@ -3,7 +3,8 @@
 A `picture` is the whole logical content of a store: its schema and every row. A scene takes one of the live store after
 each acknowledged call; they are its promises, in order. A crash state must be sound for SQLite and show exactly one of
 these pictures, and none older than the last one acknowledged: so no commit is lost, none is half there, and nothing is
-there that was never committed. Any other file that a scene promises (a backup) is whole whenever its name is there.
+there that was never committed. Any other file that a scene promises (a backup) is whole whenever its name is there,
+and so is its sum.
 Every state is read by a plain connection; some are also opened as a workspace, which checks itself and is written to.
 The same bytes are read once, and held against what was promised at each of their crash points.
 """
@@ -27,6 +28,7 @@ from holdfast.kernel.store_files import FILE, StoreFiles
 from holdfast.kernel.tx import Snapshot
 from holdfast.testing import ManualClock
 from holdfast.workspace.registry import CHECKERS
+from tests.power.disk import SUM
 from tests.power.states import KINDS, Crash, Files, Kind
 
 STORE = "store"
@@ -164,6 +166,8 @@ class Judge:
                 self._pictures[content] = picture(self._scratch / path)
             if self._pictures[content] != self._files[path][0]:
                 raise Unsound(f"{path} is there, but not whole")
+            if hashlib.sha256(content).hexdigest().encode() not in files.get(f"{path}{SUM}", b""):
+                raise Unsound(f"{path} is there, but not its sum")
         return present
 
     def _open(self, folder: Path, promise: int) -> None:

@@ -302,7 +302,7 @@ def restoring(stage: Stage) -> None:
 def restore_again(folder: Path) -> None:
     """After a crash in a restore: where there is no store, restore once more."""
     if not (folder / FILE).exists():
-        holdfast.restore(folder.parent / BACKUP, folder, clock=ManualClock(), verify=False)  # no sum is on the tape
+        holdfast.restore(folder.parent / BACKUP, folder, clock=ManualClock())
 
 
 def upgrading(stage: Stage) -> None:

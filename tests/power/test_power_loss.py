@@ -134,8 +134,8 @@ def test_the_folder_of_a_new_workspace_is_as_durable_as_what_is_in_it(scene: Sce
 
 
 def kept(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """All files but those written without SQLite: refusals, who has the store or the turn, and the sums of backups."""
-    left_out = (activity.FILE, OPEN, TURN, ".sha256")
+    """All files but those written without SQLite: refusals, and who has the store or the turn."""
+    left_out = (activity.FILE, OPEN, TURN)
     return {name: content for name, content in files.items() if not name.endswith(left_out)}
 
 
