@@ -282,6 +282,12 @@ class HasActiveChildren(Conflict, code="HAS_ACTIVE_CHILDREN"):
     """A descendant of the task is being worked on."""
 
 
+class NotUndoable(Conflict, code="NOT_UNDOABLE", exit_code=11):
+    """The transaction did what cannot be taken back; carries these `events`."""
+
+    default_hint = "partial=True takes back the rest of it"
+
+
 class OpenChildren(Conflict, code="OPEN_CHILDREN", exit_code=11):
     """The task has children that are not finished; carries their ids as `children`."""
 

@@ -32,7 +32,7 @@ BELOW = {
 # A domain knows the domains before it in this line.
 DOMAINS = [
     *("task_hooks", "leases", "locks", "named_locks", "link_types", "events", "agents", "cell_history", "cells"),
-    *("routing", "tasks", "routes", "paths", "mail", "stashes", "trails", "links", "cycles", "fleet", "board"),
+    *("routing", "tasks", "routes", "paths", "mail", "stashes", "trails", "links", "cycles", "fleet", "board", "undo"),
 ]
 # An import that a layer may have though its rule says no: who, whom, and why.
 EXCEPTIONS = {

@@ -29,7 +29,7 @@ WORDS = {
     **{"label": "?tag add", "tags": "?tag add", "comments": "?history", "rename": "?update ID --title"},
     **{"mv": "?update ID --title", "merge": "?approve", "duplicate": "?cancel", "epic": "?--type epic"},
     **{"branch": "?ref add", "checkout": "?ref add", "diff": "?history", "blame": "?history", "sync": "?one store"},
-    **{"push": "?one store", "commit": "?one store", "undo": "?reopen", "undefer": "?defer ID none"},
+    **{"push": "?one store", "commit": "?one store", "undefer": "?defer ID none"},
     **{"count": "?status", "config": "?config.yaml", "whoami": "?where", "unlock": "?path release"},
     **{"quickstart": "?help", "task": "?no group", "issue": "?no group", "priority": "?update ID --priority"},
     **{"lsit": "?did you mean list?", "creat": "?did you mean create?", "shwo": "?did you mean show?"},

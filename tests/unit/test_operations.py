@@ -212,6 +212,7 @@ BOUNDS = {
     "TemplateNode": "1,000 tasks",
     "Timeline": "200,000 events",
     "TxnResult": "32 MiB, else TooLarge",
+    "Undone": "the records of a transaction, with 4 MiB of their changes",
 }
 
 

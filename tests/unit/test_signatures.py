@@ -42,7 +42,7 @@ DOMAINS = {
     ),
     *("stashes", "tasks", "trails"),
 }
-ROOT = {"activity", "board", "status", "timeline", "txn", "watch"}
+ROOT = {"activity", "board", "status", "timeline", "txn", "undo", "watch"}
 
 
 @pytest.fixture

@@ -317,5 +317,6 @@ CASES: dict[str, Case] = {
     **MAIL,
     **STASHES,
     **CYCLES,
+    "undo": Case(lambda ws, _: ws.undo(last=True)),
     "txn": Case(lambda ws, _: ws.txn([], [Op("cells.set", {"run": "run", "cell": "cell", "value": 2})])),
 }

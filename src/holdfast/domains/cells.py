@@ -31,7 +31,7 @@ CELL_LOCK = "cell-lock"
 # --- writing one cell ------------------------------------------------------------------------------------------------
 
 
-def _put(tx: Tx, run: str, cell: str, data: bytes, old: Stored | None, op: str, lease: str | None) -> int:
+def put(tx: Tx, run: str, cell: str, data: bytes, old: Stored | None, op: str, lease: str | None) -> int:
     """Write the next version of a cell and its event."""
     if old is None:
         record = tx.key_of(CELL, cell, run)
@@ -54,10 +54,11 @@ def _put(tx: Tx, run: str, cell: str, data: bytes, old: Stored | None, op: str, 
 
 def _keep(tx: Tx, run: str, cell: str, value: Any, old: Stored | None, op: str) -> int:
     """Write a value and keep the expiry."""
-    return _put(tx, run, cell, encode(value, tx.max_value_bytes), old, op, None if old is None else old.lease)
+    return put(tx, run, cell, encode(value, tx.max_value_bytes), old, op, None if old is None else old.lease)
 
 
-def _remove(tx: Tx, run: str, cell: str, version: int, lease: str | None, op: str) -> int:
+def remove(tx: Tx, run: str, cell: str, version: int, lease: str | None, op: str) -> int:
+    """Delete a cell that is at a version, with its private lease; returns the version of the delete."""
     tx.run("DELETE FROM cells WHERE run = ? AND cell = ?", (run, cell))
     leases.drop(tx, lease, CELL)
     return tx.emit(CELL, cell, op, scope=run, version=version + 1)
@@ -70,7 +71,7 @@ def set_cell(tx: Tx, run: str, cell: str, value: Any, ttl: float | None = None, 
     """
     old = load_cell(tx, run, cell)
     data = encode(value, tx.max_value_bytes)
-    return _put(tx, run, cell, data, old, "set", _expiry(tx, old, ttl, lease))
+    return put(tx, run, cell, data, old, "set", _expiry(tx, old, ttl, lease))
 
 
 def _expiry(tx: Tx, old: Stored | None, ttl: float | None, lease: str | None) -> str | None:
@@ -92,7 +93,7 @@ def delete_cell(tx: Tx, run: str, cell: str) -> bool:
     old = load_cell(tx, run, cell)
     if old is None:
         return False
-    _remove(tx, run, cell, old.version, old.lease, "delete")
+    remove(tx, run, cell, old.version, old.lease, "delete")
     return True
 
 
@@ -127,7 +128,7 @@ def compare_and_delete(tx: Tx, run: str, cell: str, expected: int) -> int:
         raise errors.Invalid("expected must be the version to delete")
     old = _expect(tx, run, cell, expected, "there is nothing to delete")
     assert old is not None
-    return _remove(tx, run, cell, old.version, old.lease, "delete")
+    return remove(tx, run, cell, old.version, old.lease, "delete")
 
 
 def init_cell(tx: Tx, run: str, cell: str, value: Any) -> int:
@@ -218,7 +219,7 @@ def delete_run(tx: Tx, run: str) -> int:
     check_name(run, "run")
     rows = tx.all("SELECT cell, version, lease FROM cells WHERE run = ? ORDER BY cell", (run,))
     for cell, version, lease in rows:
-        _remove(tx, run, cell, version, lease, "delete")
+        remove(tx, run, cell, version, lease, "delete")
     highest = tx.one("SELECT max(version) FROM events WHERE kind = ? AND scope = ?", (CELL, run))
     if highest is not None and (highest[0] or 0) > newest_version(tx, RUN, "", run):
         tx.emit(RUN, run, "delete", version=highest[0])
@@ -230,7 +231,7 @@ def end_lease(tx: Tx, lease: leases.Id, op: str) -> None:
     for run, cell, version in tx.all(
         "SELECT run, cell, version FROM cells WHERE lease = ? ORDER BY run, cell", (lease,)
     ):
-        _remove(tx, run, cell, version, None, op)
+        remove(tx, run, cell, version, None, op)
 
 
 # --- locks on cells --------------------------------------------------------------------------------------------------

@@ -171,6 +171,29 @@ def read_after(snapshot: Snapshot, after: Position, wanted: Filter, limit: int) 
     return page
 
 
+def of_revision(snapshot: Snapshot, revision: int) -> list[Event]:
+    """Return all events of a transaction in order. Raises Invalid for a revision to come, Compacted, and NotFound."""
+    check_revision(snapshot, revision)
+    if revision <= marks(snapshot)[1]:
+        raise gone(marks(snapshot)[1])
+    source = "log INDEXED BY log_revision CROSS JOIN records ON key = record"
+    rows = snapshot.all(f"SELECT {_COLUMNS} FROM {source} WHERE revision = ? ORDER BY position", (revision,))
+    if not rows:
+        message = f"there is no transaction with the revision {revision}"
+        raise errors.NotFound(message, hint="events.list() shows those of each transaction", revision=revision)
+    return [to_event(row) for row in rows]
+
+
+def newest_by(snapshot: Snapshot, actor: str, below: int) -> int | None:
+    """Return the revision of an actor's newest transaction below a revision; None if there is none."""
+    row = snapshot.one(
+        "SELECT revision FROM log INDEXED BY log_revision WHERE revision < ? AND actor = ?"
+        " ORDER BY revision DESC, position DESC LIMIT 1",
+        (below, actor),
+    )
+    return None if row is None else int(row[0])
+
+
 def previous(snapshot: Snapshot, kind: str, scope: str, id: str, version: int) -> Row | None:
     """The event of the record just before `version`."""
     return snapshot.one(

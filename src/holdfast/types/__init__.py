@@ -194,6 +194,43 @@ class ImportProblem(msgspec.Struct, frozen=True):
         return f"{place}{name}: {self.severity}: {self.message}"
 
 
+class Reverted(msgspec.Struct, frozen=True):
+    """What an undo did to one record, or would do: field -> [old, new], and the new version.
+
+    `changes` is empty once those of the records before are 4 MiB.
+    """
+
+    kind: str
+    id: str
+    version: int
+    changes: dict[str, Any]
+    scope: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.scope}/{self.id}" if self.scope else self.id
+        parts = [f"{field} {_brief(old)} -> {_brief(new)}" for field, (old, new) in self.changes.items()]
+        return f"{self.kind} {name}: {', '.join(parts)}"
+
+
+def _brief(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+class Undone(msgspec.Struct, frozen=True):
+    """What an undo of the transaction `undone` took back, or would take back.
+
+    `revision` is that of the undo, None for a dry run. `left` are the events that `partial` left as they are.
+    """
+
+    undone: int
+    revision: int | None
+    records: list[Reverted]
+    left: list[str] = []
+    warnings: list[str] = []
+    dry_run: bool = False
+
+
 class ImportReport(msgspec.Struct, frozen=True):
     """What an import did with every record, or would do: ids by table, in the order of the file.
 

@@ -19,7 +19,7 @@ from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.tx import Tx
 from holdfast.kernel.values import encode
 from holdfast.operation import REGISTRY, Domain, M, Operation, Sync, find_operation, procedure, read, stream, write
-from holdfast.route import Late
+from holdfast.route import Late, example
 from holdfast.types import (
     CONDITION_HINT,
     OPERATION_HINT,
@@ -40,6 +40,7 @@ from holdfast.workspace.runner import TransactionRunner
 if TYPE_CHECKING:
     from holdfast.domains import board as _board
     from holdfast.domains import fleet as _fleet
+    from holdfast.domains import undo as _undo
     from holdfast.domains.agents import Agents
     from holdfast.domains.cells import Cells
     from holdfast.domains.cycles import Cycles
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 else:
     _board = Late("holdfast.domains.board")
     _fleet = Late("holdfast.domains.fleet")
+    _undo = Late("holdfast.domains.undo")
 
 MAX_OPERATIONS: Final = 128
 MAX_RESULTS: Final = 32 * 1024 * 1024  # bytes: as many tasks with the longest bodies as a txn can write
@@ -209,6 +211,27 @@ class Root(Domain[M]):
                 " of Python's calls",
                 "operations",
             ),
+        },
+    )
+    undo = write(
+        _undo.undo,
+        http="POST /api/undo",
+        heavy=True,
+        cli="undo [REVISION]",
+        help="Take back one transaction: what it did to tasks, cells and stashes.",
+        examples=(
+            example(
+                "holdfast undo --last --dry-run", "holdfast note hf-7k2q one", "holdfast update hf-7k2q --title Other"
+            ),
+            example("holdfast undo --last", "holdfast close hf-7k2q"),
+        ),
+        admin_only={"others": True},
+        arguments={
+            "revision": "the revision of the transaction, as holdfast event list shows it",
+            "last": "your own newest transaction",
+            "partial": "leave what cannot be taken back, and take back the rest",
+            "others": "also a transaction of somebody else",
+            "force": "although it was changed since",
         },
     )
     watch = stream(follow, http="GET /api/events", cli="watch", mcp="watch")

@@ -83,7 +83,7 @@ def add_ref(tx: Tx, id: str, value: str, kind: RefKind | None = None) -> Task:
     ref = check_ref(value, kind)
     task = rows.require(tx, id)
     renew(tx, task)
-    refs = _refs(task)
+    refs = refs_in(task)
     if ref in refs:
         return rows.to_task(task)
     if len(refs) >= MAX_REFS:
@@ -96,19 +96,20 @@ def remove_ref(tx: Tx, id: str, value: str, kind: RefKind | None = None) -> Task
     value = check_ref(value, kind)[1]
     task = rows.require(tx, id)
     renew(tx, task)
-    refs = _refs(task)
+    refs = refs_in(task)
     left = [ref for ref in refs if ref[1] != value or kind not in (None, ref[0])]
     return rows.to_task(task) if left == refs else _write(tx, task, "remove_ref", left)
 
 
-def _refs(task: rows.Stored) -> list[tuple[str, str]]:
+def refs_in(task: rows.Stored) -> list[tuple[str, str]]:
+    """Return the references of a task as (kind, value)."""
     return [] if task.refs is None else [(ref.kind, ref.value) for ref in rows.refs_of(task.refs)]
 
 
 def _write(tx: Tx, task: rows.Stored, op: str, refs: list[tuple[str, str]]) -> Task:
     stored = stored_refs(refs)
     rows.write_texts(tx, task.seq, refs=text_of(refs))
-    rows.change(tx, task, op, {"refs": stored}, more={"refs": (_refs(task), refs)})
+    rows.change(tx, task, op, {"refs": stored}, more={"refs": (refs_in(task), refs)})
     return rows.to_task(rows.require(tx, task.id))
 
 

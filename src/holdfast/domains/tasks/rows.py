@@ -49,7 +49,7 @@ _BY_ID: Final = f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ?"
 _BY_ID_AND_STAMP: Final = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.id = ?"
 
 # The columns whose changes are recorded in history, with their names there.
-_HISTORY: Final = {
+HISTORY: Final = {
     **{name: name for name in ("status", "priority", "type", "token", "grimoire", "title")},
     **{"holder": "claimed_by", "hint": "grimoire_hint", "assignee": "assigned_to"},
 }
@@ -298,7 +298,7 @@ def change(
         deferred, columns, more = None, *end_deferral(tx, task, columns, more)
     data: dict[str, Any] = {}
     for name, value in columns.items():
-        field = _HISTORY.get(name)
+        field = HISTORY.get(name)
         if field is not None:
             old = getattr(task, name)
             if old != value:

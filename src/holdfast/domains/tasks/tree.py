@@ -7,7 +7,7 @@ and `related` are only information.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -94,13 +94,21 @@ def reparent(tx: Tx, id: str, parent_id: str | None) -> Task:
     return rows.warned(tx, rows.require(tx, id))
 
 
-def move(tx: Tx, task: Stored, parent: Stored | None, op: str, updated: int | None = None) -> None:
-    """Move a task with its descendants under a parent that is not below it; `updated` as in `rows.change`."""
+def move(
+    tx: Tx,
+    task: Stored,
+    parent: Stored | None,
+    op: str,
+    updated: int | None = None,
+    columns: dict[str, Any] | None = None,
+    more: dict[str, Any] | None = None,
+) -> None:
+    """Move a task with its descendants under a parent that is not below it; the rest is as in `rows.change`."""
     new, parent_id = (None, None) if parent is None else (parent.seq, parent.id)
     depth = 0 if parent is None else parent.depth + 1
     descendants = below(tx, task.seq, deleted=True)
-    more = {"parent_id": (task.parent_id, parent_id)}
-    rows.change(tx, task, op, {"parent": new, "depth": depth}, more=more, updated=updated)
+    more = {"parent_id": (task.parent_id, parent_id), **(more or {})}
+    rows.change(tx, task, op, {"parent": new, "depth": depth, **(columns or {})}, more=more, updated=updated)
     for seq, level in descendants[1:]:
         tx.run("UPDATE tasks SET depth = ? WHERE seq = ?", (depth + level, seq))
     if task.parent is not None:

@@ -46,6 +46,7 @@ _DEEDS: Final = {
     **{"increment": "incremented", "init": "made", "cas": "changed", "update": "changed", "start": "started"},
     **{"complete": "completed", "abandon": "abandoned", "restore": "brought back", "wait": "waits for"},
     **{"leave": "no longer waits for", "import": "imported", "action": "acted on", "finish": "finished"},
+    "undo": "took back",
 }
 # What says nothing to a reader: how the store knows a thing.
 _INNER: Final = {"token", "ticket", "id", "document", "thread", "status", "claimed_by", "grimoire", "parent_ready"}
@@ -112,9 +113,20 @@ def _deed(name: str, op: str, data: Data) -> str:
         case "reparent":
             to = data.get("parent_id", (None, None))[1]
             return f"moved {name} under {printable(str(to))}" if to else f"moved {name} to the top"
+        case "undo":
+            return _undone(name, data)
         case "add_tags" | "remove_tags" | "set_tags" | "add_ref" | "remove_ref":
             return _list_change(name, op, data)
     return _STEPS[op].format(id=name) if op in _STEPS else f"changed {name}: {_changes(data)}"
+
+
+def _undone(name: str, data: Data) -> str:
+    """What an undo took back, and to what."""
+    status = data.get("status")
+    changes = [] if status is None else [f"status from {status[0]} to {status[1]}"]
+    rest = {field: change for field, change in data.items() if field not in (*_INNER, "undoes", "forced")}
+    changes += [_changes(rest)] * bool(rest)
+    return f"took back revision {data.get('undoes', (None, 0))[1]} of {name}: {', '.join(changes)}"
 
 
 def _list_change(name: str, op: str, data: Data) -> str:

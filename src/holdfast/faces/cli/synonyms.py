@@ -52,7 +52,6 @@ INSTEAD: Final = {
     **dict.fromkeys(("branch", "checkout", "develop"), "holdfast ref add ID BRANCH notes the branch of a task"),
     **dict.fromkeys(("diff", "blame"), "holdfast history ID lists what changed in a task, and who changed it"),
     **dict.fromkeys(("sync", "push", "pull", "commit"), "nothing has to be sent: all commands work on one store"),
-    "undo": "each step has its own: holdfast reopen, unblock, release or undelete ID",
     "undefer": "holdfast defer ID none",
     "count": "holdfast status counts the tasks",
     "config": "settings are in config.yaml in the folder of the workspace; holdfast where prints it",

@@ -13,6 +13,7 @@ const DONE = {
   create: 'made it', claim: 'claimed it', release: 'released it', expire: 'ended the claim of', complete: 'completed it', note: 'noted', block: 'blocked it',
   unblock: 'unblocked it', approve: 'approved it', reject: 'rejected it', close: 'closed it', cancel: 'cancelled it', reopen: 'reopened it', update: 'changed it', add_tags: 'tagged it', remove_tags: 'tagged it', set_tags: 'tagged it',
   depend: 'made it wait for', undepend: 'freed it from', park: 'parked it', reparent: 'moved it', delete: 'deleted it', restore: 'restored it', reclaim: 'took it over',
+  undo: 'took back a change of it:',
 };
 const SHAPES = { create: 'plus', claim: 'in_progress', reclaim: 'in_progress', expire: 'expired', complete: 'closed', close: 'closed', approve: 'closed', block: 'blocked', reject: 'blocked', release: 'released', park: 'parked' };
 const KIND_SHAPES = { message: 'mail', path: 'lock', lock: 'lock', 'cell-lock': 'lock', 'stash-lock': 'lock' };
