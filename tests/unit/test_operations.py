@@ -202,6 +202,7 @@ BOUNDS = {
     "Resume": "its budget",
     "ResumeEvent": "its budget",
     "Resumption": "a document",
+    "Reverted": "as its transaction, or nothing beyond 4 MiB",
     "RouteReport": "a rules file has at most 1 MiB",
     "Stash": VALUE,
     "Tally": "10,000 buckets",
