@@ -19,6 +19,11 @@ class Case(NamedTuple):
     prepare: Callable[[World, Workspace], Any] = lambda world, ws: ws.cells.set("run", "cell", 1)
 
 
+def _written(_: World, ws: Workspace) -> int:
+    ws.cells.set("run", "cell", 1)
+    return ws.cells.get("run", "cell").revision
+
+
 def _lease(_: World, ws: Workspace) -> str:
     return ws.leases.create(60).id
 
@@ -317,6 +322,6 @@ CASES: dict[str, Case] = {
     **MAIL,
     **STASHES,
     **CYCLES,
-    "undo": Case(lambda ws, _: ws.undo(last=True)),
+    "undo": Case(lambda ws, revision: ws.undo(revision), _written),
     "txn": Case(lambda ws, _: ws.txn([], [Op("cells.set", {"run": "run", "cell": "cell", "value": 2})])),
 }
