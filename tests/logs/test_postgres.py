@@ -14,6 +14,7 @@ from holdfast import errors
 from holdfast.clock import Signal
 from holdfast.replication.log import START, LostAnswer
 from holdfast.replication.postgres import PART, PostgresLog, Server
+from holdfast.testing import ManualClock
 from holdfast.testing.crowd import LONG, together
 from holdfast.testing.log_contract import *  # noqa: F403
 from tests.logs.nodes import RUN, eventually
@@ -105,6 +106,29 @@ def test_workspaces_of_one_database_share_nothing(log: PostgresLog, name: str) -
 def test_a_blob_of_several_parts_comes_back_whole(log: PostgresLog) -> None:
     blob = os.urandom(2 * PART + 7)
     assert log.get(log.put(blob)) == blob
+
+
+def test_a_page_that_was_fetched_is_not_asked_for_again_for_a_moment(log: PostgresLog) -> None:
+    def change(entry: bytes) -> list[tuple[int, bytes]]:
+        """Change the entry behind the back of the log, so that one that was kept can be told from it."""
+        where = f"WHERE workspace = {log.id} RETURNING 1"
+        query(shared_server().url, f"UPDATE holdfast.entries SET entry = '{entry.decode()}' {where}")
+        return [(position, entry)]
+
+    log._clock = clock = ManualClock()
+    position = log.append(b"one", START)
+    assert list(log.tail(START)) == [(position, b"one")]
+    two = change(b"two")
+    assert list(log.tail(START)) == [(position, b"one")]
+    clock.advance(1)
+    assert list(log.tail(START)) == two
+    three = change(b"three")
+    with pytest.raises(KeyError):
+        log.get("gone")
+    assert list(log.tail(START)) == three
+    four = change(b"four")
+    assert list(log.tail(position)) == []
+    assert list(log.tail(START)) == four
 
 
 def test_the_last_row_is_never_deleted(log: PostgresLog) -> None:

@@ -7,7 +7,8 @@ end of the log is never lost. Every statement asks the primary, and every commit
 
 All logs of a process on one database share a `Server`: a few connections, one that listens for NOTIFY and wakes the
 logs it names, and a thread that notifies others after a commit. A notification is a hint. `tail` asks the server when
-it was hinted at news, or knows of some, or has not asked for two seconds, or nobody listens; else there is none.
+it was hinted at news, or knows of some, or has not asked for two seconds, or nobody listens; else there is none. A page
+that was fetched is kept for a moment: whoever learned of news by it reads it again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, LiteralString, TypeVar
+from typing import Any, LiteralString, NamedTuple, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -27,12 +28,13 @@ from holdfast import errors
 from holdfast.clock import Signal
 from holdfast.kernel.journal import LogMoved
 from holdfast.replication.engine_log import EngineLog, SharedClient
-from holdfast.replication.log import LostAnswer, Trimmed
+from holdfast.replication.log import START, LostAnswer, Trimmed
 
 PAGE = 500
 PART = 4 * 1024 * 1024  # of a blob
 CHANNEL = "holdfast"
 _IDLE_CONNECTIONS = 4
+_KEPT = 50_000  # microseconds for which a page is kept
 _RECONNECT = 0.5
 _NAMED = 500  # workspaces in one notification, which has at most 8000 bytes
 _SETUP_LOCK = 0x686F6C64  # of a transaction that makes the tables
@@ -99,12 +101,24 @@ R = TypeVar("R")
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
+class _Page(NamedTuple):
+    """Entries that were fetched, and until when they are kept."""
+
+    after: int
+    entries: list[tuple[int, bytes]]
+    until: int
+
+
+_NO_PAGE = _Page(START, [], 0)
+
+
 class PostgresLog(EngineLog["Server"]):
     """The log of one workspace in a database. `conninfo` is what libpq takes: an address, or keywords and values."""
 
     def __init__(self, conninfo: str, workspace: str, *, create: bool = False) -> None:
         super().__init__(Server.of(conninfo), workspace, create)
         self._id = 0  # the workspace's number, once it is known
+        self._page = _NO_PAGE  # the last one that had entries
 
     def head(self) -> int:
         (end,) = self._one(f"SELECT {_END}", {})
@@ -132,6 +146,10 @@ class PostgresLog(EngineLog["Server"]):
         return expected + 1
 
     def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
+        kept = self._page
+        if kept.after == after and self._clock.monotonic() < kept.until:
+            return kept.entries
+        self._page = _NO_PAGE
         if after >= self._end and self._is_silent():
             return ()
         workspace = self._workspace()
@@ -144,6 +162,7 @@ class PostgresLog(EngineLog["Server"]):
         page = [(position, bytes(entry)) for _, position, entry in rows if position is not None]
         if page:
             self._end = max(self._end, page[-1][0])
+            self._page = _Page(after, page, self._clock.monotonic() + _KEPT)
         return page
 
     def put(self, blob: bytes) -> str:
@@ -160,17 +179,22 @@ class PostgresLog(EngineLog["Server"]):
             "SELECT data FROM holdfast.blobs WHERE workspace = %(w)s AND ref = %(ref)s ORDER BY part", {"ref": ref}
         )
         if not found:
-            self.hint()  # the tail must not come from memory now
+            self._forget()  # the tail must not come from memory now
             raise KeyError(ref)
         return b"".join(data for (data,) in found)
 
     def trim(self, before: int) -> None:
         workspace = self._workspace()
+        self._forget()
         with self._open().connection() as connection, connection.transaction():
             row = connection.execute(_TRIM, {"w": workspace, "before": before}).fetchone()
             assert row is not None
             for statement in (_DELETE_ENTRIES, _DELETE_BLOBS):
                 connection.execute(statement, {"w": workspace, "trimmed": row[0]})
+
+    def _forget(self) -> None:
+        self._page = _NO_PAGE
+        self.hint()
 
     @property
     def id(self) -> int:
