@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-PATIENCE: Final = 60  # seconds until a process that should have ended is taken for stuck
+PATIENCE: Final = 180  # seconds until a process that should have ended is taken for stuck
 HOLDFAST: Final = [sys.executable, "-m", "holdfast"]
 
 

@@ -15,7 +15,7 @@ from tests.cli.calling import HOLDFAST, Answer, Shell
 
 Cli = Callable[..., Answer]
 Start = Callable[..., "subprocess.Popen[str]"]
-LONG = "30"  # seconds that something may take before it is taken for lost
+LONG = "180"  # seconds that something may take before it is taken for lost
 
 
 # --- prime -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from tests.cli.calling import Answer
 
 Cli = Callable[..., Answer]
 SHORT = "0.2"  # seconds: what is granted so long is soon lost
-LONG = "30"  # seconds that a waiter waits at most for it
+LONG = "180"  # seconds that a waiter waits at most for it
 
 
 class Thing(NamedTuple):

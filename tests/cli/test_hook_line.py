@@ -58,7 +58,7 @@ def run(
         (Path(first) / "sh").symlink_to(str(shutil.which(shell)))
         env["PATH"] = f"{first}:{env['PATH']}"
         command = [shell, "-c", line(words, lenient)]
-        return subprocess.run(command, cwd=at, env=env, input=told, capture_output=True, text=True, timeout=30)
+        return subprocess.run(command, cwd=at, env=env, input=told, capture_output=True, text=True, timeout=180)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -186,7 +186,7 @@ def test_i22_a_killed_line_does_not_allow(root: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     process.terminate()
-    assert process.wait(30) == -signal.SIGTERM
+    assert process.wait(180) == -signal.SIGTERM
     process.stdout.close()
 
 

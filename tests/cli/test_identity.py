@@ -67,7 +67,7 @@ class Client:
 
     def end(self) -> None:
         """End it."""
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=180)
 
 
 @pytest.fixture

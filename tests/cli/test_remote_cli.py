@@ -19,7 +19,7 @@ from tests.cli.calling import Answer, Shell, ended
 from tests.http.running import Running
 
 Cli = Callable[..., Answer]
-LONG = "30"
+LONG = "180"
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from holdfast.faces.cli.commands import store as rolling
 from tests.cli.calling import Answer, Shell
 
 Cli = Callable[..., Answer]
-BOUND = 30  # seconds until something that should happen is taken for lost
+BOUND = 180  # seconds until something that should happen is taken for lost
 
 
 @pytest.fixture

@@ -372,7 +372,7 @@ def drive(kind: type[World], folder: Path, steps: int, least: int, done: int) ->
 
 
 @pytest.mark.early
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a3_mail_does_what_the_plain_model_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drive(MemoryWorld, tmp_path, STEPS, LEAST, DONE_LEAST)
     with capsys.disabled():

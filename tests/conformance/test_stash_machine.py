@@ -324,7 +324,7 @@ def drive(kind: type[World], folder: Path, steps: int, least: int, done: int, co
 
 
 @pytest.mark.early
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_s6_names_collide_exactly_where_they_should(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drive(MemoryWorld, tmp_path, STEPS, LEAST, DONE_LEAST, COLLISIONS)
     with capsys.disabled():
@@ -333,7 +333,7 @@ def test_s6_names_collide_exactly_where_they_should(tmp_path: Path, capsys: pyte
         print("  refused for a name: " + ", ".join(f"{op} {COLLIDED[op]}" for op in COLLIDING))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_s6_names_in_a_file_collide_exactly_where_they_should(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

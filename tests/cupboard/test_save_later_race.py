@@ -125,7 +125,7 @@ def race(how: str, *place: object) -> Iterator[Counter[str]]:
         yield told
 
 
-@pytest.mark.timeout(60 + LOOPS)
+@pytest.mark.timeout(600 + LOOPS)
 def test_s2_increments_that_are_saved_later_never_collapse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with holdfast.open(tmp_path / "store", actor="judge") as ws:
         id = ws.stashes.create("count", "counter").id
@@ -146,7 +146,7 @@ def test_s2_increments_that_are_saved_later_never_collapse(tmp_path: Path, capsy
     assert told["lost"], "there was no race"
 
 
-@pytest.mark.timeout(60 + LOOPS)
+@pytest.mark.timeout(600 + LOOPS)
 def test_s2_a_lock_that_is_acquired_and_saved_later_never_has_two_holders(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

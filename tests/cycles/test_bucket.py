@@ -447,7 +447,7 @@ def test_p9_a_server_without_jetstream_is_told(tmp_path: Path) -> None:
     process, url = started(tmp_path)
     try:
         with pytest.raises(errors.Unavailable, match="JetStream"):
-            Bucket(url, BUCKET, timeout=2)
+            Bucket(url, BUCKET)
     finally:
         stop(process)
 
@@ -456,8 +456,8 @@ def test_p9_who_may_not_call_is_told_so(tmp_path: Path) -> None:
     process, url = started(tmp_path, "-js", "--user", "a", "--pass", "right")
     try:
         with pytest.raises(errors.Unauthorized):
-            Bucket(url.replace("//", "//a:wrong@"), BUCKET, timeout=2)
-        with Bucket(url.replace("//", "//a:right@"), BUCKET, create=True, timeout=2) as place:
+            Bucket(url.replace("//", "//a:wrong@"), BUCKET)
+        with Bucket(url.replace("//", "//a:right@"), BUCKET, create=True) as place:
             assert place.read() == {}
             assert "right" not in place.name
     finally:
@@ -467,7 +467,7 @@ def test_p9_who_may_not_call_is_told_so(tmp_path: Path) -> None:
 def test_p9_a_server_that_goes_away_is_unavailable(tmp_path: Path) -> None:
     process, url = started(tmp_path, "-js")
     try:
-        with Bucket(url, BUCKET, create=True, timeout=2) as place:
+        with Bucket(url, BUCKET, create=True) as place:
             place.write("a", b"1", None)
             process.kill()
             process.wait(PATIENCE)

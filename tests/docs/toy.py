@@ -97,7 +97,7 @@ def _holdfast(*words: str) -> str:
 def _request(url: str, token: str, body: Any = None) -> bytes:
     headers = {"Authorization": f"Bearer {token}", "X-Agent-ID": "ann", "Content-Type": "application/json"}
     content = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, content, headers), timeout=60) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, content, headers), timeout=300) as answer:
         found: bytes = answer.read()
         return found
 

@@ -107,7 +107,7 @@ def doubles(ids: Sequence[str]) -> int:
 
 
 @pytest.mark.early
-@pytest.mark.timeout(60 + 60 * RUNS)
+@pytest.mark.timeout(600 + 60 * RUNS)
 @pytest.mark.parametrize("how", ["next", "ids"])
 def test_t4_of_all_who_claim_a_task_at_the_same_moment_one_wins(
     tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
@@ -155,7 +155,7 @@ def held(ws: holdfast.Workspace, ids: Sequence[str]) -> list[Claim]:
 
 
 @pytest.mark.early
-@pytest.mark.timeout(60 + 60 * RUNS)
+@pytest.mark.timeout(600 + 60 * RUNS)
 def test_t6_what_killed_workers_held_comes_back_once_and_is_completed_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

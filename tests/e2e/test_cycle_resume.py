@@ -115,7 +115,7 @@ def assert_whole(ws: holdfast.Workspace) -> None:
         ws.cycles.resume(spec=SPEC)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("place", "number"), [("batch.commit", 2), ("batch.committed", 1)])
 def test_p7_a_cycle_whose_agents_are_killed_after_every_step_is_resumed_where_it_stands(
     tmp_path: Path, place: str, number: int, capsys: pytest.CaptureFixture[str]
@@ -136,7 +136,7 @@ def test_p7_a_cycle_whose_agents_are_killed_after_every_step_is_resumed_where_it
         print(f"\nkilled at {place}: {kills} processes for {STEPS} steps of a cycle, each resumed where it stood")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_p7_a_phase_that_is_killed_while_it_writes_is_resumed_with_its_newest_output(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

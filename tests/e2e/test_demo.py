@@ -16,7 +16,7 @@ import holdfast
 from holdfast import Event
 
 COMMAND = [sys.executable, "-m", "holdfast.demo"]
-PATIENCE = 90
+PATIENCE = 270
 
 
 def field(output: str, name: str) -> str:

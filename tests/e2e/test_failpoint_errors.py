@@ -240,7 +240,7 @@ def test_the_sweep_of_the_pulse_that_is_struck_is_done_again(
         try:
             clock.advance(2)
             assert struck.wait(LONG)
-            eventually(lambda: expired_after(1, ws, clock), patience=5.0)
+            eventually(lambda: expired_after(1, ws, clock))
         finally:
             failpoints.hook = None
         assert [next(watch).op, next(watch).op] == ["create", "expire"]

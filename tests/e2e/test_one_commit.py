@@ -118,7 +118,7 @@ class Worker:
 
 
 @pytest.mark.early
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_a6_claim_lock_and_mail_of_processes_that_are_killed_are_in_the_log_whole_or_not_at_all(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

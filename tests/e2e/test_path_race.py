@@ -127,7 +127,7 @@ def check_free(ws: holdfast.Workspace) -> None:
     assert (report.problems, report.records["waiters"], report.records["leases"]) == ([], 0, 0)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_a5_processes_that_lock_overlapping_patterns_never_hold_one_path_together(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,7 +156,7 @@ def test_a5_processes_that_lock_overlapping_patterns_never_hold_one_path_togethe
         )
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_a5_what_killed_processes_had_locked_is_free_when_its_time_is_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

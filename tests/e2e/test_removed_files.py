@@ -48,7 +48,7 @@ class Agent:
 
     def end(self) -> None:
         """Close the workspace and end, in the ordinary way."""
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=180)
         assert self.process.returncode == 0
 
     def __enter__(self) -> Self:

@@ -139,7 +139,7 @@ class Kills:
 
 
 @pytest.mark.early
-@pytest.mark.timeout(120 + 8 * CYCLES)
+@pytest.mark.timeout(600 + 8 * CYCLES)
 def test_what_a_killed_server_acknowledged_is_there_once_and_watchers_see_all_in_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,7 +115,7 @@ def got(lines: list[list[str]]) -> list[int]:
     return [int(rest[0]) for word, *rest in lines if word == "got"]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_s2_s5_eight_processes_that_increment_lose_nothing_and_the_history_is_whole_and_in_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,7 +148,7 @@ def test_s2_s5_eight_processes_that_increment_lose_nothing_and_the_history_is_wh
     assert turns >= PROCESSES, "one after the other: there was hardly a race"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_s2_s10_eight_processes_that_acquire_and_release_a_stash_never_hold_it_together(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

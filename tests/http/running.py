@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import httpx
 
-PATIENCE: Final = 60
+PATIENCE: Final = 180
 
 
 def command(folder: Path, *arguments: str) -> list[str]:

@@ -315,9 +315,9 @@ def test_a_node_that_was_cut_off_longer_than_the_log_reaches_back_follows_by_its
     wire.cut()
     write(a, 40)
     wire.heal()
-    eventually(lambda: value(b, "cell") == 40, patience=5)
+    eventually(lambda: value(b, "cell") == 40)
     write(a, 1)
-    eventually(lambda: value(b, "cell") == 41, patience=5)
+    eventually(lambda: value(b, "cell") == 41)
 
 
 def test_watchers_of_a_node_that_joined_anew_go_on_without_a_gap(nodes: Nodes) -> None:

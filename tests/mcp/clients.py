@@ -24,7 +24,7 @@ from holdfast.faces.mcp.profiles import WORKSPACE
 from holdfast.faces.mcp.tool import CLOSING, OPENING
 from holdfast.workspace.tokens import MemoryTokens
 
-PATIENCE: Final = 60
+PATIENCE: Final = 180
 Era = Literal["legacy", "auto"]  # with a handshake and a session; the newest, without either
 ERAS: Final[tuple[Era, ...]] = ("legacy", "auto")
 

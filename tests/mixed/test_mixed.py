@@ -24,7 +24,7 @@ Record = dict[str, list[Made]]
 
 
 @pytest.mark.early
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_callers_of_all_faces_lose_and_double_nothing_when_they_are_killed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -79,7 +79,7 @@ def changes_on(tape: Tape) -> dict[int, Change]:
 
 
 @pytest.mark.early
-@pytest.mark.timeout(amount(300, 1200))
+@pytest.mark.timeout(amount(900, 1200))
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_no_acknowledged_commit_is_lost_with_the_power(

@@ -183,7 +183,7 @@ class ReplicaJudge(Judge):
 
 
 @pytest.mark.early
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("life", LIVES, ids=lambda life: life.name)
 def test_a_replica_is_whole_after_a_loss_of_power_and_finds_the_rest_in_the_log(
     life: Life, ram: Path, seed: int, capsys: pytest.CaptureFixture[str]

@@ -74,7 +74,7 @@ def test_a_seed_replays_byte_for_byte_in_another_process(seed: int) -> None:
         environment = {**os.environ, "SEED": str(seed), "PYTHONHASHSEED": hash_seed}
         command = [sys.executable, "-m", "tests.simulation"]
         return subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=100
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=300
         ).stdout
 
     first = show("1")

@@ -18,7 +18,7 @@ from tests.turnfile.sessions import day
 
 def main(folder: str, agent: str, receiver: str, first: int, count: int, stuck: float) -> None:
     """Make so many transactions, each with a number of its own."""
-    session = Session(folder, now=day, write_timeout=60.0)
+    session = Session(folder, now=day, write_timeout=300.0)
     wait = WaitPolicy(interval=stuck, checks=10_000)
     for number in range(first, first + count):
 

@@ -31,7 +31,7 @@ ALL = (TURNFILE, MAILBOX, PROJECTION, WORKLOG)
 def die(session: Session, place: str, times: int) -> None:
     """Run the edit in a process that dies at a place."""
     with start("kill_worker", session.folder.path, place, times) as worker:
-        _, errors = worker.communicate(timeout=60)
+        _, errors = worker.communicate(timeout=300)
     assert worker.returncode == -signal.SIGKILL, errors
 
 

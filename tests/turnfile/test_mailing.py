@@ -254,7 +254,7 @@ def test_f14_two_agents_that_send_at_once_lose_no_message_and_share_no_id(sessio
     for process in senders:
         process.start()
     for process in senders:
-        process.join(100)
+        process.join(300)
         assert process.exitcode == 0
     cards = parse(text_of(session)).cards
     subjects = sorted(card.get("subject") for card in cards if card.get("type") == "request")
@@ -284,7 +284,7 @@ def test_f14_a_close_that_is_killed_leaves_the_card_in_one_place(session: Sessio
     for nth in (1, 2, 3):
         child = spawn.Process(target=_close_and_die, args=(session.folder.path, at, nth))
         child.start()
-        child.join(60)
+        child.join(300)
         died += child.exitcode == -signal.SIGKILL
         box, archive = parse(text_of(session)), parse(session.texts([ARCHIVE])[ARCHIVE] or "")
         assert (box.find(ID) is None) == (archive.find(ID) is not None)

@@ -64,7 +64,7 @@ PIECES = [
     *("../../etc/passwd", "'", '"', "&a", "*a", "!!python/object", "{", "}", "[", "]", "#", "- ", "? ", "~", "9" * 30),
     *("|---|\n", "## Open Queue\n", "revision: -1\n"),
 ]
-pytestmark = pytest.mark.timeout(120 + COUNT // 40)
+pytestmark = pytest.mark.timeout(600 + COUNT // 40)
 TODAY = "2026-03-04"
 
 

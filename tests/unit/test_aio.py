@@ -24,6 +24,6 @@ def test_a_loop_that_is_over_leaves_no_thread_behind() -> None:
             asyncio.run(write())
         gc.collect()
         for thread in committers()[:-1]:  # the newest may belong to the workspace's last loop
-            thread.join(10)
+            thread.join(60)
         assert len(committers()) <= 1
         assert ws.cells.get("run", "count").value == 5

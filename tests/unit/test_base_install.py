@@ -72,7 +72,7 @@ def test_whatever_needs_an_extra_that_is_missing_names_the_line_of_the_readme(tm
     where = {**os.environ, "HOLDFAST_DIR": str(tmp_path / "w")}
     code = f"import sys\nfrom holdfast.faces.cli import main\nmain(['init', '--dir', 'w'])\n{tries}"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, env=where
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=where
     )
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()

@@ -190,7 +190,7 @@ def changed(draw: random.Random, value: Any) -> Any:
 DAMAGES = (flip, zero, misplace, swap, stale, blank, alter)
 
 
-@pytest.mark.timeout(60 + len(STORES))
+@pytest.mark.timeout(600 + len(STORES))
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_damage_goes_unnoticed_and_none_crashes(
     sound: Path, tmp_path: Path, part: int, capsys: pytest.CaptureFixture[str]
@@ -242,7 +242,7 @@ def calls(ws: holdfast.Workspace, ids: dict[str, list[str]]) -> Iterator[Callabl
     yield lambda: ws.locks.acquire("one more", ttl=60)
 
 
-@pytest.mark.timeout(60 + len(STORES))
+@pytest.mark.timeout(600 + len(STORES))
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_call_on_a_damaged_store_raises_an_untyped_error(sound: Path, tmp_path: Path, part: int) -> None:
     with holdfast.open(sound / "store", actor="me") as ws:

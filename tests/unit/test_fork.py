@@ -55,7 +55,7 @@ def run(folder: Path, script: str) -> list[str]:
         [sys.executable, "-c", PRELUDE + textwrap.dedent(script), str(folder)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -23,7 +23,7 @@ def test_it_closes_the_workspace(workspace):
 def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run pytest in a project that knows nothing of ours but the installed package."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *arguments]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=300)
 
 
 def test_the_example_of_the_reference_passes_in_a_project_of_its_own(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def locked_up(folder: Path) -> Path:
 
 
 def look(*folders: Path) -> list[Any]:
-    done = subprocess.run([*READER, *map(str, folders)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*READER, *map(str, folders)], capture_output=True, text=True, timeout=300)
     if UNABLE in done.stderr:
         pytest.skip(UNABLE)
     assert done.returncode == 0, done.stderr
@@ -89,7 +89,7 @@ def test_i22_a_log_that_lost_commits_is_corrupt_for_a_reader_too(folder: Path) -
     assert subprocess.run([sys.executable, "-c", KILLED, str(killed)]).returncode == -9
     (killed / "holdfast.db-wal").unlink()
     (killed / "holdfast.db-shm").unlink()
-    done = subprocess.run([*READER, str(locked_up(killed))], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*READER, str(locked_up(killed))], capture_output=True, text=True, timeout=300)
     if UNABLE in done.stderr:
         pytest.skip(UNABLE)
     assert "the store lacks commits that it acknowledged" in done.stderr
@@ -107,7 +107,7 @@ def test_i22_a_reader_without_locks_never_sees_half_of_a_commit(folder: Path) ->
                 break
         with holdfast.open(folder, actor="b") as ws:
             ws.transact(lambda tx: [tx.tasks.create("end"), tx.tasks.create("end")])
-        _, said = reader.communicate(timeout=60)
+        _, said = reader.communicate(timeout=300)
     finally:
         reader.kill()
     if UNABLE in said:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -24,6 +23,7 @@ from holdfast.interchange import slices
 from holdfast.interchange.slices import import_stashes, import_tasks
 from holdfast.operation import Do, IsGuarded, drive
 from holdfast.testing import ManualClock
+from holdfast.testing.crowd import LONG
 from holdfast.types import Event, ImportReport
 from tests.amounts import amount
 from tests.unit.test_stash_transfer import exported, fill
@@ -332,17 +332,18 @@ def test_t18_an_import_that_was_killed_is_completed_by_running_it_again(tmp_path
     file, store = tmp_path / "tasks.jsonl", tmp_path / "store"
     lines = [own(f"t-{number}", depends_on=[f"t-{number + 1}"] if number % 7 else []) for number in range(count - 1)]
     file.write_text("\n".join([*lines, own(f"t-{count - 1}"), ""]))
-    with holdfast.open(store, actor="bob") as ws:
+    with holdfast.open(store, actor="bob", busy_timeout=LONG, transaction_timeout=LONG) as ws:
         command = [sys.executable, "-m", "holdfast", "--dir", str(store), "--actor", "bob", "import", str(file)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        watch = ws.watch(kinds=["task"], after=0, timeout=30)
+        watch = ws.watch(kinds=["task"], after=0, timeout=LONG)
         seen = 0
         for event in watch:
             seen += event.op == "create"
             if seen > after:
                 break
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=30)
+        with ws.transaction():  # it has the turn: the import gets no further before it is dead
+            process.kill()
+            process.communicate(timeout=LONG)
         here = ws.tasks.list(limit=1, total=True).total or 0
         assert after < here < count, "it was killed on the way"
         report: ImportReport = import_tasks(ws, file.read_text().splitlines())

@@ -24,7 +24,7 @@ from urllib.request import urlopen
 
 import pytest
 
-_READY = 60.0
+_READY = 180.0
 _LOOK_AGAIN = 0.05
 
 

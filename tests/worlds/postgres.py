@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 USER = "postgres"
-_READY = 60.0
+_READY = 180.0
 _LOOK_AGAIN = 0.02
 
 

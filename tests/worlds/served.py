@@ -18,7 +18,7 @@ from holdfast.faces.http.server import Server
 from holdfast.faces.http.workspaces import FOLDER, WorkspaceRegistry
 from holdfast.workspace import Workspace, open_workspace
 
-PATIENCE = 60  # seconds
+PATIENCE = 180  # seconds
 
 
 class _Linked(WorkspaceRegistry):

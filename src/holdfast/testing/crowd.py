@@ -17,7 +17,7 @@ from holdfast.workspace import Workspace
 from holdfast.workspace.transaction import Transaction
 
 R = TypeVar("R")
-LONG = 60.0  # how long a test waits before it says that something hangs
+LONG = 180.0  # how long a test waits before it says that something hangs
 
 
 def start(work: Callable[[], R]) -> Future[R]:

@@ -272,7 +272,7 @@ def test_any_text_is_a_pattern_or_refused_and_what_matches_begins_with_its_prefi
         assert globs.compile(pattern)(name) is (name == globs.literal_prefix(pattern))
 
 
-@pytest.mark.timeout(20)  # the guard against a blow-up: each of these takes milliseconds, or longer than anybody waits
+@pytest.mark.timeout(60)  # the guard against a blow-up: each of these takes milliseconds, or longer than anybody waits
 @pytest.mark.parametrize(
     ("pattern", "name"),
     [
