@@ -1,11 +1,14 @@
-"""Issues of beads (`issues.jsonl`) as records that can be imported.
+"""Issues of beads (`issues.jsonl`), both ways: as records that can be imported, and tasks as issues that beads reads.
 
 Texts become sections of the body, labels tags, dependencies links and parents, comments and the reason for closing
-notes. Fields that tasks do not have are kept as JSON in a note, with a warning that names them. Nothing is dropped.
+notes. Fields that tasks do not have are kept as JSON in a note, with a warning that names them. Nothing is dropped, and
+an export puts it back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -14,9 +17,11 @@ from holdfast import errors
 from holdfast.domains.routing.config import Config
 from holdfast.domains.tasks.creation import TYPES, check_draft, check_note, check_priority, check_tag, check_title
 from holdfast.interchange.jsonl import Time, moment
-from holdfast.interchange.task_export import NO_FIELD, Note, Record, past_of
+from holdfast.interchange.task_export import NO_FIELD, OP, Note, NoteLine, Record, TaskLine, note_of, past_of
 from holdfast.kernel.validate import check_name
+from holdfast.types import Event
 from holdfast.types.tasks import LinkKind, TaskStatus, TaskType
+from holdfast.wire import escape_controls
 
 _SECTIONS: Final = {"design": "Design", "acceptance_criteria": "Acceptance criteria", "notes": "Notes"}
 _STATUSES: Final[dict[str, TaskStatus]] = {
@@ -31,6 +36,7 @@ _LINKS: Final[dict[str, LinkKind]] = {
     "discovered-from": "discovered_from",
     "related": "related",
 }
+_CLAIMED: Final = "in progress in beads"
 
 
 class Gone(Exception):
@@ -58,6 +64,7 @@ class Issue(msgspec.Struct, frozen=True):
     close_reason: str = ""
     closed_at: Time | None = None
     assignee: str = ""
+    defer_until: Time | None = None
 
 
 class Dependency(msgspec.Struct, frozen=True):
@@ -101,11 +108,16 @@ def read_issue(raw: dict[str, Any], config: Config) -> Record:
         origin=past_of(issue.created_by or None, issue.updated_at, issue.closed_at),
     )
     if issue.status in ("in_progress", "hooked"):
-        record.claim = (issue.assignee, f"in progress in beads{issue.assignee and f', assigned to {issue.assignee}'}")
+        record.claim = (issue.assignee, f"{_CLAIMED}{issue.assignee and f', assigned to {issue.assignee}'}")
+    status = issue.status
+    if status == "deferred" and issue.defer_until is not None:
+        status, record.status = "open", "open"
+        record.deferred = moment(issue.defer_until, "defer_until")
+    _keep_sections(issue, left)
     _link(record, issue, left)
     _comment(record, issue, left)
     record.keep(left, NO_FIELD)
-    if issue.status not in _STATUSES:  # such as `deferred`: blocked, so that nobody claims the task by mistake
+    if status not in _STATUSES:  # such as `deferred`: blocked, so that nobody claims the task by mistake
         record.keep({"status": issue.status}, f"tasks have no status {issue.status!r}, so the task is blocked")
     return record
 
@@ -115,6 +127,14 @@ def _body(issue: Issue) -> str:
     parts = [issue.description]
     parts += [f"## {title}\n\n{text}" for name, title in _SECTIONS.items() if (text := getattr(issue, name))]
     return "\n\n".join(part for part in parts if part)
+
+
+def _keep_sections(issue: Issue, left: dict[str, Any]) -> None:
+    """Keep which texts there were, if the headings of the body alone would say something else."""
+    texts = {name: text for name in ("description", *_SECTIONS) if (text := getattr(issue, name))}
+    found = split_body(_body(issue), [*_SECTIONS])
+    if {name: text for name, text in found.items() if text} != texts:
+        left["sections"] = [name for name in _SECTIONS if name in texts]
 
 
 def _type(issue: Issue, left: dict[str, Any]) -> TaskType:
@@ -193,3 +213,129 @@ def _author(name: str) -> str | None:
         return None
     check_name(name, "author")
     return name
+
+
+# --- export ----------------------------------------------------------------------------------------------------------
+
+_PARENT: Final = "parent-child"
+_KINDS: Final = {ours: theirs for theirs, ours in _LINKS.items()}
+_OURS: Final = ("create", OP)  # the events of a task that nobody has changed here
+_dump = msgspec.json.Encoder(order="deterministic").encode
+
+
+def write_issue(line: str, past: Sequence[Event]) -> str:
+    """The issue of a task, as beads reads it, from its line of an export and its events, oldest first.
+
+    What an import has kept in a note goes back to its place, unless that has changed here.
+    """
+    task = msgspec.json.decode(line, type=TaskLine)
+    kept = _kept(past)
+    untouched = all(event.op in _OURS for event in past)
+    closed_at, reason = _end(task, past)
+    texts = split_body(task.body, kept.pop("sections", [*_SECTIONS]))
+    issue: dict[str, Any] = {"id": task.id, "title": task.title, **texts}
+    issue |= {"status": _status(task, past, kept, untouched), "priority": task.priority}
+    issue["issue_type"] = kept.pop("issue_type", "task") if task.type == "task" else task.type
+    holder = task.claimed_by or task.assigned_to
+    if holder is not None:
+        issue["assignee"] = holder
+    issue |= {"created_at": task.created_at, "updated_at": task.updated_at, "closed_at": closed_at}
+    issue |= {"close_reason": reason, "labels": sorted({*task.tags, *kept.pop("labels", ())})}
+    if task.origin is not None and task.origin.created_by is not None:
+        issue["created_by"] = task.origin.created_by
+    if task.deleted_at is not None:
+        issue |= {"status": "tombstone", "deleted_at": task.deleted_at}
+    if issue["status"] == "deferred" and task.deferred_until is not None:
+        issue["defer_until"] = task.deferred_until
+    issue["dependencies"] = _dependencies(task, kept)
+    issue["comments"] = [
+        {"issue_id": task.id, "author": note.by or "", "text": note.text, "created_at": note.at}
+        for note in _comments(past)
+        if (note.text, note.at) != (reason, closed_at)
+    ]
+    issue |= {name: value for name, value in kept.items() if name not in {*issue, *_USED, "status"}}
+    said = {name: value for name, value in issue.items() if value is not None and value not in ("", [])}
+    return escape_controls(_dump(said).decode())
+
+
+def split_body(body: str, sections: Sequence[str]) -> dict[str, str]:
+    """The description and the texts of these sections of a body, if joined they are the body again."""
+    texts: dict[str, Any] = {}
+    rest = body
+    for name, title in reversed(_SECTIONS.items()):
+        before, found, text = f"\n\n{rest}".rpartition(f"\n\n## {title}\n\n")
+        if name in sections and found and text:
+            texts[name], rest = text, before[2:]
+    texts["description"] = rest
+    return texts if _body(Issue("", "", **texts)) == body else {"description": body}
+
+
+def _status(task: TaskLine, past: Sequence[Event], kept: dict[str, Any], untouched: bool) -> str:
+    theirs = kept.pop("status", None)
+    if task.status == "blocked" and theirs is not None:
+        return str(theirs)
+    if task.status == "pending_merge":
+        return "in_progress"
+    if task.status == "open" and untouched and any(_is_claim(event) for event in past):
+        return "in_progress"  # it is in beads, and nobody here has begun
+    return "deferred" if task.status == "open" and task.deferred_until is not None else task.status
+
+
+def _is_claim(event: Event) -> bool:
+    """Whether this is the note by which an import says that somebody worked on the issue."""
+    return event.op == OP and "author" not in event.data and str(event.data.get("note", "")).startswith(_CLAIMED)
+
+
+def _kept(past: Sequence[Event]) -> dict[str, Any]:
+    """The fields of beads that imports have kept in notes; the newest wins."""
+    found: dict[str, Any] = {}
+    for event in past:
+        found |= _kept_in(event) or {}
+    return found
+
+
+def _kept_in(event: Event) -> dict[str, Any] | None:
+    text = event.data.get("note", "")
+    if event.op != OP or "author" in event.data or not text.startswith("{"):
+        return None
+    try:
+        fields = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _comments(past: Sequence[Event]) -> Iterator[NoteLine]:
+    """What was said of a task, but for what an import has to say."""
+    for event in past:
+        if "note" in event.data and not _is_claim(event) and _kept_in(event) is None:
+            yield note_of(event)
+
+
+def _end(task: TaskLine, past: Sequence[Event]) -> tuple[datetime | None, str | None]:
+    """When a closed task was closed, and why."""
+    if task.status != "closed":
+        return None, None
+    ends = [event for event in past if event.data.get("status", (None, None))[1] == "closed"]
+    at: datetime | None = ends[-1].time if ends else task.updated_at
+    if not ends or ends[-1].op == OP:
+        at = task.updated_at if task.origin is None else task.origin.closed_at or task.updated_at
+    said = [note.text for note in _comments(past) if note.at == at]
+    return at, said[-1] if said else None
+
+
+def _dependencies(task: TaskLine, kept: dict[str, Any]) -> list[dict[str, Any]]:
+    """The links of a task; what beads said more of one goes back to it, and so do those that led nowhere here."""
+    found = [(on, _KINDS[kind]) for kind in _KINDS for on in getattr(task, kind)]
+    found += [(task.parent_id, _PARENT)] if task.parent_id is not None else []
+    said = [one for one in kept.pop("dependencies", ()) if isinstance(one, dict)]
+    whole = {(one.get("depends_on_id"), one.get("type", "blocks")): one for one in said}
+    changed = {on: kind for on, kind in whole if kind not in (*_LINKS, _PARENT) or kind == _PARENT}
+    links = [(on, changed.get(on, kind) if kind == "related" else kind) for on, kind in found]
+    for kind, theirs in _KINDS.items():
+        links += [(on, theirs) for on in kept.pop(kind, ()) if isinstance(on, str)]
+    gone = kept.pop("parent_id", None)
+    links += [(gone, _PARENT)] if isinstance(gone, str) else []
+    order = {link: at for at, link in enumerate(whole)}  # as it was, for those that it said more of
+    links.sort(key=lambda link: (order.get(link, len(order)), *link))
+    return [whole.get(link) or {"issue_id": task.id, "depends_on_id": link[0], "type": link[1]} for link in links]

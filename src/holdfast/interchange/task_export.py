@@ -10,7 +10,8 @@ tasks do not have is never dropped: it becomes a note, with a warning that names
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Final
 
@@ -29,10 +30,11 @@ from holdfast.kernel import events
 from holdfast.kernel.tx import PAGE_BYTES, Snapshot
 from holdfast.kernel.validate import check_flag, check_limit, check_name
 from holdfast.kernel.values import MAX_VALUE_BYTES, encode
-from holdfast.types import Page
-from holdfast.types.tasks import LinkKind, Ref, Task, TaskStatus, TaskType
+from holdfast.types import Event, Page
+from holdfast.types.tasks import ExportFormat, LinkKind, Ref, Task, TaskStatus, TaskType
 from holdfast.wire import escape_controls
 
+OP: Final = "import"  # what an import has changed
 FORMAT: Final = "holdfast.task/1"
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -94,12 +96,19 @@ _values_of: Final = attrgetter(
 )
 
 
-def export(snapshot: Snapshot, after: str | None, limit: int, include_deleted: bool) -> Page[str]:
+def export(snapshot: Snapshot, after: str | None, limit: int, include_deleted: bool, format: ExportFormat) -> Page[str]:
     """`tasks.export`."""
     check_limit(limit, MAX_EXPORT, "after")
     check_flag(include_deleted=include_deleted)
     live = "" if include_deleted else " AND t.deleted IS NULL"
-    return _page(snapshot, f"t.seq > ?{live} ORDER BY t.seq", _seq_of(snapshot, after), limit, live)
+    where = f"t.seq > ?{live} ORDER BY t.seq"
+    if format == "holdfast":
+        return _page(snapshot, where, _seq_of(snapshot, after), limit, live)
+    if format == "beads":
+        from holdfast.interchange.beads import write_issue  # it reads what is here
+
+        return _page(snapshot, where, _seq_of(snapshot, after), limit, live, write_issue)
+    raise errors.Invalid(f"format is holdfast or beads, not {format!r}")
 
 
 def export_by_id(snapshot: Snapshot, after: str, limit: int) -> Page[str]:
@@ -107,7 +116,15 @@ def export_by_id(snapshot: Snapshot, after: str, limit: int) -> Page[str]:
     return _page(snapshot, "t.id > ? ORDER BY t.id", after, limit, "")
 
 
-def _page(snapshot: Snapshot, where: str, after: int | str, limit: int, live: str) -> Page[str]:
+def _page(
+    snapshot: Snapshot,
+    where: str,
+    after: int | str,
+    limit: int,
+    live: str,
+    write: Callable[[str, list[Event]], str] | None = None,
+) -> Page[str]:
+    """A page of lines; `write` makes a line of another format from ours and the events of the task."""
     rows, more = snapshot.page(
         f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE {where} LIMIT ?", (after,), limit
     )
@@ -116,6 +133,8 @@ def _page(snapshot: Snapshot, where: str, after: int | str, limit: int, live: st
     for row in rows:  # notes, which are not in the row, count too
         task = as_seen(snapshot, row)
         line = line_of(snapshot, task, live)
+        if write is not None:
+            line = write(line, [events.to_event(row) for row in events.history(snapshot, TASK, "", task.id)][::-1])
         left -= len(line)
         if page and left < 0:
             more = True
@@ -174,10 +193,15 @@ def told_of(snapshot: Snapshot, id: str) -> tuple[list[NoteLine], Any]:
         if "result" in event.data and not results:
             results.append(event.data["result"][1])
         if "note" in event.data:
-            author = event.data.get("author", (None, {"by": event.actor}))[1]
-            at = event.time if author.get("at") is None else datetime.fromisoformat(author["at"])
-            notes.append(NoteLine(at, author.get("by"), event.data["note"]))
+            notes.append(note_of(event))
     return notes[::-1], results[0] if results else None
+
+
+def note_of(event: Event) -> NoteLine:
+    """The note of an event that has one."""
+    author = event.data.get("author", (None, {"by": event.actor}))[1]
+    at = event.time if author.get("at") is None else datetime.fromisoformat(author["at"])
+    return NoteLine(at, author.get("by"), event.data["note"])
 
 
 NO_FIELD: Final = "tasks have no such field"
@@ -233,6 +257,7 @@ def past_of(created_by: str | None, updated_at: datetime | None, closed_at: date
         check_name(created_by, "created_by")
     for name, at in (("updated_at", updated_at), ("closed_at", closed_at)):
         moment(at, name)
+    updated_at, closed_at = (None if at is None else at.astimezone(UTC) for at in (updated_at, closed_at))
     known: dict[str, str] = msgspec.to_builtins(OriginLine(created_by, updated_at, closed_at))
     return known
 

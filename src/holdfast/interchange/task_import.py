@@ -17,20 +17,24 @@ from holdfast import errors
 from holdfast.domains import link_types
 from holdfast.domains.routing.config import Config, settings_of
 from holdfast.domains.tasks.creation import Placed, insert
+from holdfast.domains.tasks.details import refs_in, stored_refs
 from holdfast.domains.tasks.rows import TASK, Stored, by_seq
 from holdfast.domains.tasks.tree import move
 from holdfast.interchange import jsonl
 from holdfast.interchange.beads import Gone, read_issue
 from holdfast.interchange.jsonl import CREATED, DIVERGED, UNCHANGED, UPDATED, Import, Place
-from holdfast.interchange.task_export import Note, Record, read_own
-from holdfast.interchange.task_merge import OP, Plan, differences, merge
+from holdfast.interchange.task_export import OP, Note, Record, read_own
+from holdfast.interchange.task_merge import Plan, differences, merge
+from holdfast.interchange.trackers import check_tracked, read_tracked
 from holdfast.kernel.activity import EVERY
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.kernel.validate import check_flag
 from holdfast.types import ImportPart, ImportReport
 from holdfast.types.tasks import ImportFormat, Side
 
-_READERS: Final[dict[str, Callable[[dict[str, Any], Config], Record]]] = {"holdfast": read_own, "beads": read_issue}
+_READERS: Final[dict[str, Callable[[dict[str, Any], Config], Record]]] = {
+    **{"holdfast": read_own, "beads": read_issue, "github": read_tracked, "linear": read_tracked}
+}
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -94,6 +98,8 @@ class TaskImport:
 
     def read(self, place: Place, raw: dict[str, Any]) -> None:
         """Read the record of a line. Raises Invalid if it can make no task."""
+        if self._source in ("github", "linear"):
+            check_tracked(raw)
         if not _ID.fullmatch(place.id or ""):
             found = f"the id {raw['id']!r} cannot be one" if "id" in raw else 'the field "id" is missing'
             raise errors.InvalidID(f"{found}: ids are 1 to 64 of the characters A-Z a-z 0-9 . _ -")
@@ -131,6 +137,8 @@ class TaskImport:
         if (source, digest) == (self._source, record.digest):
             self._found.count(UNCHANGED, record.place)
             return
+        if "refs" in record.extra and self._source not in ("holdfast", "beads"):  # what was added here stays
+            record.extra["refs"] = _with_refs(record.extra["refs"], task)
         there = record.status if record.deleted is None else "deleted"
         record.withheld = task.holder is not None and record.claim is None and there != "open"
         self._drop_gone(record)
@@ -188,7 +196,7 @@ class TaskImport:
     def _is_gone(self, id: str) -> bool:
         if self._plan.task(id) is not None or id in self._expect:
             return False
-        left_out = self._source == "beads" and id not in self._file  # its exports are often partial
+        left_out = self._source in ("beads", "linear") and id not in self._file  # its exports are often partial
         return left_out or id in self._gone or newest_version(self._tx, TASK, "", id) > 0
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -236,6 +244,12 @@ class TaskImport:
             " SET source = excluded.source, digest = excluded.digest, version = excluded.version",
             (task.seq, self._source, record.digest, task.version),
         )
+
+
+def _with_refs(refs: str | None, task: Stored) -> str | None:
+    """The references of a task, with one that it does not have yet."""
+    own = refs_in(task)
+    return stored_refs([*own, *(pair for pair in map(tuple, msgspec.json.decode(refs or "[]")) if pair not in own)])
 
 
 def _digest(raw: dict[str, Any]) -> bytes:

@@ -22,12 +22,11 @@ from holdfast.domains.tasks.rows import DEPENDS_ON, WAITING, Stored, adjust, by_
 from holdfast.domains.tasks.transitions import STEPS
 from holdfast.domains.tasks.tree import KINDS
 from holdfast.interchange.jsonl import Import
-from holdfast.interchange.task_export import Note, Record, foreign, told_of
+from holdfast.interchange.task_export import OP, Note, Record, foreign, told_of
 from holdfast.kernel.tx import Tx
 from holdfast.types import as_microseconds, as_time
 from holdfast.types.tasks import LinkKind, TaskStatus
 
-OP: Final = "import"
 _NAMES: Final = {"hint": "grimoire_hint", "created": "created_at", "assignee": "assigned_to"}
 
 

@@ -12,7 +12,8 @@ from holdfast.types.agents import Message, PathLock
 TaskType = Literal["task", "feature", "bug", "epic", "chore"]
 TaskStatus = Literal["open", "in_progress", "pending_merge", "blocked", "closed"]
 LinkKind = Literal["depends_on", "discovered_from", "related"]
-ImportFormat = Literal["holdfast", "beads"]
+ImportFormat = Literal["holdfast", "beads", "github", "linear"]
+ExportFormat = Literal["holdfast", "beads"]
 Side = Literal["ours", "theirs"]
 RefKind = Literal["branch", "commit", "pull_request", "url"]
 

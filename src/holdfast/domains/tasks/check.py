@@ -65,7 +65,7 @@ _STRAY = {
     "a lease belongs to a task without a holder": "SELECT id FROM leases l WHERE kind = 'task'"
     " AND NOT EXISTS (SELECT 1 FROM tasks t WHERE l.id = t.record AND t.holder = l.holder)",
     "what a file said of a task is not what an import keeps": "SELECT seq FROM task_imports i WHERE"
-    " source NOT IN ('holdfast', 'beads') OR typeof(digest) <> 'blob' OR length(digest) <> 20"
+    " source NOT IN ('holdfast', 'beads', 'github', 'linear') OR typeof(digest) <> 'blob' OR length(digest) <> 20"
     " OR NOT EXISTS (SELECT 1 FROM tasks t WHERE t.seq = i.seq AND i.version BETWEEN 1 AND t.version)",
     "a text belongs to no task": "SELECT seq FROM task_texts WHERE seq NOT IN (SELECT seq FROM tasks)",
     "the search index has a row of no task": "SELECT id FROM tasks_fts_docsize WHERE id NOT IN (SELECT seq FROM tasks)",

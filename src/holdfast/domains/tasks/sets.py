@@ -13,7 +13,7 @@ from holdfast.kernel.tx import Snapshot
 from holdfast.operation import Domain, M, Steps, procedure, read, write
 from holdfast.route import LOADING, Late, example
 from holdfast.types import ImportPart, ImportReport, Page
-from holdfast.types.tasks import ImportFormat, Side, TemplateNode
+from holdfast.types.tasks import ExportFormat, ImportFormat, Side, TemplateNode
 
 if TYPE_CHECKING:
     from holdfast.domains.tasks import changes as _changes
@@ -25,16 +25,21 @@ MAX_EXPORT: Final = 1000  # lines of a page
 
 
 def export(
-    snapshot: Snapshot, after: str | None = None, limit: int = MAX_EXPORT, include_deleted: bool = False
+    snapshot: Snapshot,
+    after: str | None = None,
+    limit: int = MAX_EXPORT,
+    include_deleted: bool = False,
+    format: ExportFormat = "holdfast",
 ) -> Page[str]:
     """Return a page of tasks as JSON lines in the order of creation; `after` is the cursor of the page before: an id.
 
-    Links to deleted tasks are included only if the deleted tasks are.
+    Links to deleted tasks are included only if the deleted tasks are. With format="beads" the lines are issues as beads
+    reads them.
     """
     with LOADING:
         from holdfast.interchange import task_export
 
-    return task_export.export(snapshot, after, limit, include_deleted)
+    return task_export.export(snapshot, after, limit, include_deleted, format)
 
 
 def import_(
@@ -55,6 +60,11 @@ def import_(
     with LOADING:
         from holdfast.interchange import slices
         from holdfast.interchange.task_import import import_ as import_in
+
+        if format in ("github", "linear"):
+            from holdfast.interchange.trackers import lines_of
+
+            lines = lines_of(lines, format)
     return slices.steps(partial(import_in, format=format, prefer=prefer), lines, dry_run, skip_bad, part, atomic)
 
 

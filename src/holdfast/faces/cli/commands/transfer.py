@@ -33,6 +33,7 @@ _CLAIMED: Final = "they are claimed here: import again when the claims have ende
     "export",
     Argument("file", word=True, help="a new file; else standard output"),
     Argument("include_deleted", "flag", help="also what was deleted"),
+    Argument("format", choices=("holdfast", "beads"), help="holdfast or beads"),
     op=Tasks.export,
 )
 def export(session: Session, given: dict[str, Any]) -> int:
@@ -41,7 +42,8 @@ def export(session: Session, given: dict[str, Any]) -> int:
     The same tasks make the same bytes.
     """
     with session.open() as workspace:
-        lines = all_lines(partial(workspace.tasks.export, include_deleted=bool(given.get("include_deleted"))))
+        how = {"include_deleted": bool(given.get("include_deleted")), "format": given.get("format", "holdfast")}
+        lines = all_lines(partial(workspace.tasks.export, **how))
         if "file" not in given:
             for line in lines:
                 print(line)
@@ -91,8 +93,12 @@ ATOMIC: Final = Argument("atomic", "flag", help="in one transaction, which other
 
 @command(
     "import",
-    Argument("file", word=True, required=True, help="the file; - is standard input"),
-    Argument("format", choices=("holdfast", "beads"), help="holdfast or beads"),
+    Argument("file", word=True, required=True, help="the file, or a folder of beads; - is standard input"),
+    Argument(
+        "format",
+        choices=("holdfast", "beads", "github", "linear"),
+        help="holdfast, beads, github or linear; else by what is in the file",
+    ),
     Argument("prefer", choices=("ours", "theirs"), help="who wins if both have changed: ours or theirs"),
     Argument("dry_run", "flag", help="report what would happen, and change nothing"),
     Argument("skip_bad", "flag", help="leave out what is wrong"),
@@ -102,13 +108,13 @@ ATOMIC: Final = Argument("atomic", "flag", help="in one transaction, which other
     op=Tasks.import_,
 )
 def import_(session: Session, given: dict[str, Any]) -> int:
-    """Import tasks from JSON lines, after a backup, in slices of 500.
+    """Import tasks from JSON lines or a file of another tracker, after a backup, in slices of 500.
 
     A dry run reports what would happen. Nothing is imported if a line is wrong. Run it again if it was interrupted.
     """
     from holdfast.interchange.slices import import_tasks
 
-    lines, bad = read_lines(given.pop("file"))
+    lines, bad = _read_tracker(given.pop("file"), given)
     report = import_all(session, given, bad, Tasks.import_, lines, import_tasks, lambda workspace: workspace.tasks)
     prefer = given.get("prefer")
     return 0 if prefer == "ours" else conflict_code(session, report, _CLAIMED if prefer else _PREFER)
@@ -178,6 +184,23 @@ def read_lines(path: str) -> tuple[list[str], list[ImportProblem]]:
             return decode_lines(file.read())
     except OSError as error:
         raise errors.NotFound(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _read_tracker(path: str, given: dict[str, Any]) -> tuple[list[str], list[ImportProblem]]:
+    """The lines of a file or of a folder of beads; the format is recognised if none was given."""
+    from holdfast.interchange import trackers
+
+    if not os.path.isdir(path):
+        lines, bad = read_lines(path)
+        given["format"] = given.get("format") or trackers.recognise(lines)
+        return (lines if given["format"] in ("holdfast", "beads") else trackers.lines_of(lines, given["format"])), bad
+    if given.setdefault("format", "beads") != "beads":
+        raise errors.Invalid(f"{path} is a folder, and only beads has those", hint="name a file")
+    issues, *deletions = trackers.beads_folder(path)
+    lines, bad = read_lines(issues)
+    for name in deletions:
+        lines += trackers.tombstones(lines, read_lines(name)[0])
+    return lines, bad
 
 
 def decode_lines(data: bytes, name: str = "") -> tuple[list[str], list[ImportProblem]]:
