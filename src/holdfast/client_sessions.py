@@ -9,16 +9,18 @@ A client that begins another session in the same process (a resume, a cleared co
 If several sessions of one process act in turn, nobody can tell which one a call belongs to: then no name is found, and
 what needs a holder is refused until one is given. Nothing is ever guessed.
 
-Read for every command, so this module loads nothing but `os`.
+Read for every command, so this module loads nothing but `os` and `sys`.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    import hashlib
     from collections.abc import Iterator
     from typing import Final, NamedTuple
 
@@ -41,9 +43,18 @@ class Several(Exception):
 
 def session_actor(client: str, session: str) -> str:
     """Return the name of a client's session: the same in its hooks and in the calls that carry its id."""
-    from hashlib import sha256
+    return f"{client}-{_sha256(session.encode(errors='replace')).hexdigest()[:8]}"
 
-    return f"{client}-{sha256(session.encode(errors='replace')).hexdigest()[:8]}"
+
+def _sha256(data: bytes) -> hashlib._Hash:
+    """The same as that of hashlib, which loads OpenSSL first: longer than all else here, before every edit."""
+    for name in ("_sha2" if sys.version_info >= (3, 12) else "_sha256", "hashlib"):
+        try:
+            found: hashlib._Hash = __import__(name).sha256(data)
+        except ImportError:
+            continue
+        return found
+    raise ImportError("this Python has no sha256")
 
 
 def actor_for(folder: str) -> str | None:

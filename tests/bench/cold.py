@@ -23,6 +23,8 @@ PROGRAM = Path(sys.executable).with_name("holdfast")  # as it is installed
 IMPORTS = "import os; from holdfast.faces.cli import _import_msgspec; _import_msgspec(); import {modules}; os._exit(0)"
 COMMON = "holdfast.faces.cli.call, holdfast.faces.cli.derive, holdfast.faces.cli.call, holdfast.workspace"
 TASKS = f"{COMMON}, holdfast.domains.tasks"
+# What a client tells the hook before an edit; other commands do not read it.
+EDIT = '{"hook_event_name": "PreToolUse", "session_id": "s", "tool_name": "Write", "tool_input": {"file_path": "x"}}'
 BAR = 4
 SERVED_BAR = 2.2
 SERVED = "through a server, "
@@ -66,12 +68,13 @@ def _calls(starter: Starter, folder: Path, tasks: int, how: str) -> dict[str, Ca
         "ready --json": lambda: ["ready", "--json", *place],
         "cell get": lambda: ["cell", "get", "run", "status", *place],
         "guard": lambda: ["guard", "README.md", *place],
+        "guard --hook claude": lambda: ["guard", "--hook", "claude", *place],
     }
     return {how + name: partial(_call, starter, words) for name, words in calls.items()}
 
 
 def _call(starter: Starter, words: Callable[[], list[str]]) -> float:
-    return starter.time(str(PROGRAM), *words())
+    return starter.time(str(PROGRAM), *words(), told=EDIT)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tests.bench.measure import Bench, Row, alternate
 
@@ -55,13 +56,14 @@ class Starter:
         self._environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode)}
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
-    def run(self, *words: str) -> str:
-        """What Python prints with these words on its command line."""
+    def run(self, *words: str, told: str = "") -> str:
+        """What Python prints with these words on its command line, and a text on its standard input."""
         command = [sys.executable, *words]
-        return subprocess.run(command, check=True, env=self._environment, capture_output=True, text=True).stdout
+        how: dict[str, Any] = {"check": True, "env": self._environment, "capture_output": True, "text": True}
+        return str(subprocess.run(command, input=told, **how).stdout)
 
-    def time(self, *words: str) -> float:
+    def time(self, *words: str, told: str = "") -> float:
         """Milliseconds it takes."""
         start = time.perf_counter()
-        self.run(*words)
+        self.run(*words, told=told)
         return (time.perf_counter() - start) * 1000

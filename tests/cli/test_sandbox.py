@@ -122,3 +122,18 @@ def test_i22_reads_work_where_files_can_only_be_read_and_writes_name_the_ways_ou
         assert "cannot be written from here" in refused.err
         assert "MCP tools" in refused.err
         assert "writable_roots" in refused.err
+
+
+def test_i22_setup_in_a_linked_worktree_says_how_a_sandbox_there_can_write(
+    shell: Shell, repository: Path, tmp_path: Path
+) -> None:
+    assert shell("init").code == 0
+    shell.git("worktree", "add", "-q", str(tmp_path / "linked"))
+    linked = shell.at(tmp_path / "linked")
+    said = linked("setup", "codex").err
+    assert f"the workspace is in {repository / '.holdfast'}, outside of this project" in said
+    assert "two ways remain: the MCP tools" in said
+    assert "writable_roots" in said
+    assert "one way remains: sandbox.filesystem.allowWrite" in linked("setup", "claude", "--no-mcp").err
+    assert "outside" not in linked("setup", "git").err
+    assert "outside" not in shell("setup", "codex").err

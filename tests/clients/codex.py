@@ -10,8 +10,9 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.clients.cases import Client, shared
 from tests.clients.model import prompt
-from tests.clients.scratch import Scratch, program
+from tests.clients.scratch import program
 
 _CONFIG = """\
 model = "gpt-5.4"
@@ -28,7 +29,7 @@ trust_level = "trusted"
 """
 
 
-class Codex(Scratch):
+class Codex(Client):
     """A scratch repository in which Codex works."""
 
     def __init__(self, *setup: str) -> None:
@@ -52,28 +53,13 @@ class Codex(Scratch):
         patch = f"*** Begin Patch\n*** Add File: {name}\n+x\n*** End Patch\n"
         return {"tool": "exec_command", "input": {"cmd": f"apply_patch <<'EOF'\n{patch}EOF\n"}}
 
+    def tool(self, name: str, **given: Any) -> dict[str, Any]:
+        """The step that calls a tool over MCP."""
+        return {"tool": name, "namespace": "mcp__holdfast", "input": given}
 
-def _mcp(tool: str, **given: Any) -> dict[str, Any]:
-    return {"tool": tool, "namespace": "mcp__holdfast", "input": given}
-
-
-def locked() -> None:
-    """Another agent's lock refuses the patch, with its name; what nobody locked is written."""
-    with Codex() as at:
-        at.holdfast("path", "lock", "src/**", "--actor", "bob")
-        at.say(at.write("src/a"), at.write("free"))
-        assert not at.wrote("src/a")
-        assert at.wrote("free")
-        assert at.model.heard("locked by bob")
-
-
-def missing_program() -> None:
-    """Without the program the patch is refused, with how to mend it."""
-    with Codex() as at:
-        at.remove_program()
-        at.say(at.write("a"))
-        assert not at.wrote("a")
-        assert at.model.heard("holdfast setup codex")
+    def shell(self, command: str) -> dict[str, Any]:
+        """The step that runs a command in the client's shell."""
+        return {"tool": "exec_command", "input": {"cmd": command}}
 
 
 def untrusted() -> None:
@@ -84,27 +70,7 @@ def untrusted() -> None:
         assert "codex guard: installed, never ran" in at.holdfast("doctor", code=None)
 
 
-def identity() -> None:
-    """A session has one name over MCP and in hooks; another session is refused."""
-    with Codex() as at:
-        at.say(_mcp("paths", action="lock", paths=["own/**"]), at.write("own/a"))
-        (lock,) = at.data("path", "list")
-        assert lock["holder"].startswith("codex-")
-        assert at.wrote("own/a"), "it does not lock itself out"
-        at.say(at.write("own/b"))
-        assert not at.wrote("own/b"), "another session"
-
-
-def recall() -> None:
-    """What is held is recalled when the agent wants to stop."""
-    with Codex() as at:
-        at.holdfast("create", "paint it")
-        at.say(_mcp("task_claim"))
-        (task,) = at.data("list")
-        assert at.model.heard(f"you still hold {task['id']} (paint it)")
-
-
 def cases() -> Iterator[tuple[str, Callable[[], None]]]:
     """Every case, by what it shows."""
-    for case in (locked, missing_program, untrusted, identity, recall):
-        yield (case.__doc__ or "").strip(), case
+    yield from shared(Codex)
+    yield (untrusted.__doc__ or "").strip(), untrusted

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import uuid4
 
+from tests.clients.cases import Client, end, shared
 from tests.clients.model import prompt
-from tests.clients.scratch import Scratch, program
+from tests.clients.scratch import program
 
 
-class Gemini(Scratch):
+class Gemini(Client):
     """A scratch repository in which Gemini CLI works, in a folder that the person trusts, or not."""
 
     def __init__(self, *setup: str, trusted: bool = True) -> None:
@@ -22,47 +24,35 @@ class Gemini(Scratch):
         trust = "TRUST_FOLDER" if trusted else "DO_NOT_TRUST"
         (home / "trustedFolders.json").write_text(json.dumps({str(self.root): trust}))
 
-    def say(self, *steps: dict[str, Any]) -> str:
-        """Let the model take these steps in a session; returns what the client printed."""
+    def say(self, *steps: dict[str, Any], resume: str | None = None) -> str:
+        """Let the model take these steps in a session; returns its id."""
         env = {"GEMINI_API_KEY": "x", "GOOGLE_GEMINI_BASE_URL": self.model.url, "GEMINI_CLI_NO_RELAUNCH": "true"}
         words = [program("gemini"), "-p", prompt(*steps), "--approval-mode", "yolo", "--output-format", "json"]
-        return self.run(*words, "-m", "gemini-2.5-pro", env=env, code=None)
+        session = ["--resume", resume] if resume else ["--session-id", str(uuid4())]
+        self.said = self.run(*words, "-m", "gemini-2.5-pro", *session, env=env, code=None)
+        return resume or session[1]
 
     def write(self, name: str) -> dict[str, Any]:
         """The step that writes a file."""
         return {"tool": "write_file", "input": {"file_path": str(self.root / name), "content": "x"}}
 
+    def tool(self, name: str, **given: Any) -> dict[str, Any]:
+        """The step that calls a tool over MCP."""
+        return {"tool": f"mcp_holdfast_{name}", "input": given}
 
-def locked() -> None:
-    """Another agent's lock refuses the edit, with its name; what nobody locked is written."""
-    with Gemini() as at:
-        at.holdfast("path", "lock", "src/**", "--actor", "bob")
-        said = at.say(at.write("src/a"), at.write("free"))
-        assert at.wrote("free"), said
-        assert not at.wrote("src/a")
-        assert at.model.heard("locked by bob")
+    def shell(self, command: str) -> dict[str, Any]:
+        """The step that runs a command in the client's shell."""
+        return {"tool": "run_shell_command", "input": {"command": command}}
 
 
-def missing_program() -> None:
-    """Without the program the edit is refused, with how to mend it."""
-    with Gemini() as at:
-        at.remove_program()
+def untrusted() -> None:
+    """In a folder that the person does not trust hooks do not run, and doctor says so."""
+    with Gemini(trusted=False) as at:
         at.say(at.write("a"))
-        assert not at.wrote("a")
-        assert at.model.heard("holdfast setup gemini")
-
-
-def tools() -> None:
-    """The tools of MCP are listed and called, and what is held is recalled when the agent wants to stop."""
-    with Gemini() as at:
-        at.holdfast("create", "paint it")
-        said = at.say({"tool": "mcp_holdfast_task_claim", "input": {}})
-        (task,) = at.data("list")
-        assert task["claimed_by"], said
-        assert at.model.heard(f"you still hold {task['id']} (paint it)")
+        assert "gemini guard: installed, never ran" in at.holdfast("doctor", code=None)
 
 
 def cases() -> Iterator[tuple[str, Callable[[], None]]]:
     """Every case, by what it shows."""
-    for case in (locked, missing_program, tools):
-        yield (case.__doc__ or "").strip(), case
+    yield from shared(Gemini, end)
+    yield (untrusted.__doc__ or "").strip(), untrusted

@@ -68,6 +68,10 @@ class Model:
         """Whether words were in something it was asked."""
         return any(words in json.dumps(each, ensure_ascii=False) for each in self.asked)
 
+    def most(self, words: str) -> int:
+        """How often words are in one thing that it was asked, at most: each has the whole conversation."""
+        return max(json.dumps(each, ensure_ascii=False).count(words) for each in self.asked)
+
     def answer(self, path: str, asked: dict[str, Any]) -> tuple[str, bytes]:
         """The type and content of the response to a request."""
         if path.endswith("/count_tokens") or path.endswith(":countTokens"):
@@ -79,12 +83,18 @@ class Model:
                 step = _WAIT  # the server that has this tool has not started yet
             return _stream(_openai(step))
         if "GenerateContent" in path or "generateContent" in path:
-            event = _gemini(_step(_gemini_turns(asked)))
+            step = _step(_gemini_turns(asked))
+            declared = [each for tools in asked.get("tools", ()) for each in tools.get("functionDeclarations", ())]
+            if step is not None and step["tool"] not in {each["name"] for each in declared}:
+                step = _WAIT_IN_GEMINI
+            event = _gemini(step)
             if "stream" not in path:
                 return "application/json", json.dumps(event).encode()
             return "text/event-stream", f"data: {json.dumps(event)}\n\n".encode()
         if path.endswith("/messages"):
             step = _step(_anthropic_turns(asked))
+            if step is not None and _is_missing(asked["messages"]):
+                step = _WAIT_IN_BASH  # the server that has this tool has not started yet: it is called again
             if not asked.get("stream"):
                 return "application/json", json.dumps(_anthropic_whole(step)).encode()
             return _stream(_anthropic(step))
@@ -118,10 +128,21 @@ def _anthropic_turns(asked: dict[str, Any]) -> list[str | int]:
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if message["role"] == "assistant":
-            turns.append(sum(block["type"] == "tool_use" for block in blocks))
+            turns.append(sum(block["type"] == "tool_use" and _counts(block["input"]) for block in blocks))
         else:
+            turns.append(-sum(_MISSING in json.dumps(block) for block in blocks if block["type"] == "tool_result"))
             turns += [block["text"] for block in blocks if block["type"] == "text"]
     return turns if asked.get("tools") else []
+
+
+_MISSING = "No such tool available"
+
+
+def _is_missing(messages: list[dict[str, Any]]) -> bool:
+    """Whether the last result of a tool says that there is no such tool."""
+    said = [block for each in messages if isinstance(each["content"], list) for block in each["content"]]
+    results = [block for block in said if block.get("type") == "tool_result"]
+    return bool(results) and _MISSING in json.dumps(results[-1])
 
 
 def _anthropic_whole(step: dict[str, Any] | None) -> dict[str, Any]:
@@ -150,6 +171,15 @@ def _anthropic(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
     stop = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
     yield {"type": "message_delta", "delta": stop, "usage": {"output_tokens": 1}}
     yield {"type": "message_stop"}
+
+
+_WAIT_IN_BASH = {"tool": "Bash", "input": {"command": "sleep 1 # for a server", "description": "wait"}}
+_WAIT_IN_GEMINI = {"tool": "run_shell_command", "input": {"command": "sleep 1 # for a server"}}
+
+
+def _counts(given: Any) -> bool:
+    """Whether a call is a step, and did not only wait."""
+    return "for a server" not in json.dumps(given)
 
 
 # --- OpenAI ----------------------------------------------------------------------------------------------------------
@@ -202,7 +232,7 @@ def _gemini_turns(asked: dict[str, Any]) -> list[str | int]:
     for content in asked.get("contents", ()):
         parts = content.get("parts", ())
         if content.get("role") == "model":
-            turns.append(sum("functionCall" in part for part in parts))
+            turns.append(sum("functionCall" in part and _counts(part["functionCall"]) for part in parts))
         else:
             turns += [part["text"] for part in parts if "text" in part]
     return turns if asked.get("tools") else []

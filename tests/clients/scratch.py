@@ -19,7 +19,7 @@ ROOT = HERE.parents[1]
 INSTALLED = ROOT / ".venv" / "clients"
 BARE = "/usr/local/bin:/usr/bin:/bin"
 PYTHON = sys.executable
-PATIENCE = 180  # seconds for one run of a client
+PATIENCE = 400  # seconds for one run of a client
 
 
 @cache
@@ -42,6 +42,7 @@ class Scratch:
     """A repository in git with a workspace and a client that is set up, and the stand-in for its model."""
 
     def __init__(self, client: str, *setup: str, init: bool = True) -> None:
+        self.client = client
         INSTALLED.mkdir(parents=True, exist_ok=True)
         self.base = Path(tempfile.mkdtemp(prefix="scratch-", dir=INSTALLED))  # not in /tmp, where sandboxes may write
         self.root = self.base / "repo"
@@ -109,6 +110,6 @@ class Scratch:
     def hang_program(self) -> None:
         """Let holdfast hang."""
         slow = self.base / "slow"
-        slow.write_text("#!/bin/sh\nexec sleep 100\n")
+        slow.write_text("#!/bin/sh\nexec sleep 20\n")
         slow.chmod(0o755)
         (self.root / ".holdfast" / "program").write_text(f"{slow}\n")

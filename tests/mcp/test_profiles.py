@@ -46,6 +46,7 @@ async def test_the_list_of_core_tools_has_less_than_3000_tokens(
                 end="",
             )
     assert tokens["core"] < 3000
+    assert sizes["core"] <= 12_000
     assert len(tools_of("core")) <= 14
     document = (ROOT / "docs" / "mcp.md").read_text()
     assert f"{sizes['core']:,} bytes" in document

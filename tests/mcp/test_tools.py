@@ -181,7 +181,9 @@ async def test_a_cell_is_written_read_and_swapped(ws: holdfast.Workspace) -> Non
         read = await agent.call("cell_get", run="r", cell="c")
         assert (read["value"], read["version"]) == (None, 2)
         assert (await agent.call("cell_get", run="r"))["cells"] == ["c"]
-        assert (await agent.refusal("cell_get", run="r", cell="none")).code == "NOT_FOUND"
+        assert await agent.call("cell_get", run="r", cell="none") == {"value": None, "version": 0}, (
+            "as expected takes it"
+        )
 
 
 @played
@@ -288,6 +290,21 @@ async def test_mail_is_sent_read_answered_and_acknowledged(ws: holdfast.Workspac
         assert (await agent.refusal("mail_inbox", ack=["none"])).code == "MESSAGE_NOT_FOUND"
         assert (await agent.refusal("mail_send", body="to whom?")).code == "INVALID"
         assert (await agent.refusal("mail_inbox", ack=[sent["id"]])).code == "NOT_RECIPIENT"
+
+
+@played
+async def test_i22_what_a_model_leaves_out_or_adds_is_taken_where_it_is_clear(ws: holdfast.Workspace) -> None:
+    first, other = ws.tasks.create("first"), ws.tasks.create("other")
+    async with inside(ws) as agent, inside(ws.using(actor="bob")) as bob:
+        second = await agent.call("task_create", title="second", depends_on=first.id)
+        (waited_for,) = (await agent.call("task_show", id=second["id"]))["waits_for"]
+        assert first.id in waited_for
+        sent = await agent.call("mail_send", to="bob", body="\nTake it.\nToday.", task=first.id)
+        assert (await bob.call("mail_inbox"))["messages"][0]["subject"] == "Take it."
+        await bob.call("mail_send", reply_to=sent["id"], body="yes", task=first.id)
+        assert (await bob.refusal("mail_send", reply_to=sent["id"], body="no", task=other.id)).code == "INVALID"
+        seen = await agent.call("watch", since_revision="0", kinds="mail", timeout=0)
+        assert [event["kind"] for event in seen["events"]] == ["message"] * 2
 
 
 @played
@@ -427,7 +444,6 @@ async def test_what_was_given_back_is_forgotten(ws: holdfast.Workspace) -> None:
         ("task_finish", {"id": "x", "action": "explode"}),
         ("watch", {"run": "r"}),
         ("task_claim", {"id": "x", "tags": ["y"]}),
-        ("mail_send", {"body": "x", "reply_to": "y", "task": "z"}),
         ("cell_set", {"run": "r", "cell": "c", "value": 1, "expected": 1, "ttl": 5}),
     ],
 )

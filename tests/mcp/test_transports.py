@@ -109,7 +109,6 @@ async def test_refusals_keep_their_code_and_data_through_every_door(house: House
         assert (await agent.refusal("lock", name="deploy", wait=0.05)).code == "HELD"
         assert (await agent.refusal("lock", name="deploy", action="release")).code == "NOT_HOLDER"
         assert (await agent.refusal("task_show", id="hf-none")).code == "TASK_NOT_FOUND"
-        assert (await agent.refusal("cell_get", run="r", cell="none")).code == "NOT_FOUND"
         assert (await agent.refusal("task_create", title="x", priority=9)).code == "INVALID_PRIORITY"
         assert (await agent.refusal("watch", since_revision=10**6)).code == "INVALID_FILTER"
         assert (await agent.refusal("task_create")).code == "INVALID"

@@ -15,7 +15,7 @@ from holdfast.faces.mcp.client import Session, as_step
 from holdfast.faces.mcp.tasks import LISTED, WHOLE, Cursor, check_limit, message, page, path_lock, row, task_show
 from holdfast.faces.mcp.tool import LONGEST, brief, check_wait, filled, missing, parts_of, picked, when
 from holdfast.hints import for_tools
-from holdfast.types import Event, Grant
+from holdfast.types import Cell, Event, Grant
 from holdfast.wire import from_wire, wired
 
 CELLS_LISTED: Final = 100
@@ -28,11 +28,15 @@ async def cell_get(
     whole: Annotated[bool, "do not cut a long value"] = False,
     cursor: Annotated[str | None, "of a list"] = None,
 ) -> Any:
-    """Read a shared value and its version."""
+    """Read a shared value and its version, which is 0 if there is none."""
     if cell is None:
         names = await session.ws.cells.list(run, limit=CELLS_LISTED, after=cursor or "")
         return page("cells", names, names)
-    found = await session.ws.cells.get(run, cell)
+    found = await session.ws.cells.find(run, cell)
+    return {"value": None, "version": 0} if found is None else _value(found, whole)
+
+
+def _value(found: Cell, whole: bool) -> dict[str, Any]:
     value = wired(found.value)
     return {
         "value": value if whole else brief(value, LONGEST),
@@ -143,26 +147,30 @@ async def _release(session: Session, paths: list[str] | None, task: str | None) 
     return {"released": sum(done.results)}
 
 
+_SUBJECT: Final = 80  # characters of one that is taken from the body
+
+
 async def mail_send(
     session: Session,
     body: str,
     to: Annotated[list[str] | None, 'agents; ["*"] is all; not needed with reply_to'] = None,
-    subject: str | None = None,
+    subject: Annotated[str | None, "default: the first line of body"] = None,
     reply_to: Annotated[str | None, "message id"] = None,
-    task: Annotated[str | None, "task it is about"] = None,
+    task: Annotated[str | None, "id of the task it is about; a reply has that of its thread"] = None,
     type: Literal["notify", "request", "decision-required", "objection", "handoff-ready"] | None = None,
     ack: Annotated[bool, "ask for an acknowledgement"] = False,
 ) -> Any:
     """Send a message to other agents."""
     kind = type or "notify"
     if reply_to is not None:
-        if task is not None:
-            raise errors.Invalid("a reply has the task of its thread", hint="leave out task")
+        if task and task != (await session.ws.mail.get(reply_to)).task:
+            raise errors.Invalid("a reply has the task of its thread, which is another", hint="leave out task")
         sent = await session.ws.mail.reply(reply_to, body, kind, ack=ack, to=to, subject=subject or None)
-    elif to is None or subject is None:
-        raise errors.Invalid("a message needs to and subject", hint="or reply_to, the id of the message it replies to")
+    elif to is None:
+        raise errors.Invalid("a message needs to", hint="or reply_to, the id of the message it replies to")
     else:
-        sent = await session.ws.mail.send(to, subject, body, task=task or None, type=kind, ack=ack)
+        first = next(iter(body.strip().splitlines()), "")
+        sent = await session.ws.mail.send(to, subject or first[:_SUBJECT], body, task=task or None, type=kind, ack=ack)
     told = {"id": sent.id, "thread": sent.thread, "to": list(sent.status)}
     return told | filled(warnings=sent.warnings or None)
 
@@ -197,7 +205,7 @@ _OMITTED: Final = frozenset({"body", "token", "thread"})  # of an event; the rec
 async def watch(
     session: Session,
     since_revision: Annotated[int | str | None, "from the last watch; default: now"] = None,
-    kinds: Annotated[list[str] | None, "task, cell, lock, path, message"] = None,
+    kinds: Annotated[list[str] | None, "such as task, cell, lock, path, message; default: all"] = None,
     id: Annotated[str | None, "of one record"] = None,
     run: Annotated[str | None, "of the cell `id`"] = None,
     timeout: Annotated[float, "seconds, at most 60; 0 only looks"] = TIMEOUT,
@@ -207,6 +215,7 @@ async def watch(
         raise errors.Invalid(f"timeout must be 0 to {MOST:.0f} seconds, not {timeout:g}", hint="watch again")
     if run is not None and id is None:
         raise errors.Invalid("run needs the id of a cell", hint="give id too")
+    kinds = kinds and ["message" if kind == "mail" else kind for kind in kinds]
     wanted = filled(kinds=kinds, id=id if run is None else (run, id))
     now = await session.revision()
     after = now if since_revision is None else since_revision
@@ -254,7 +263,7 @@ async def read(session: Session, uri: str) -> Any:
         case ["task", id]:
             return await task_show(session, id, whole=True)
         case ["cell", run, cell]:
-            return await cell_get(session, run, cell, whole=True)
+            return _value(await session.ws.cells.get(run, cell), whole=True)
     raise missing(uri, (*FIXED, *TEMPLATES))
 
 

@@ -19,6 +19,7 @@ WHOLE: Final = 1_048_576
 
 Id = Annotated[str, "task id"]
 Cursor = Annotated[str | None, "from the page before"]
+DependsOn = Annotated[list[str] | None, "ids of tasks that must be closed first"]
 
 
 async def task_create(
@@ -29,9 +30,10 @@ async def task_create(
     type: Literal["task", "feature", "bug", "epic", "chore"] | None = None,
     parent_id: str | None = None,
     tags: list[str] | None = None,
+    depends_on: DependsOn = None,
 ) -> Any:
-    """Create a task."""
-    given = filled(body=body, priority=priority, type=type, parent_id=parent_id, tags=tags)
+    """Create a task; its id is in the result."""
+    given = filled(body=body, priority=priority, type=type, parent_id=parent_id, tags=tags, depends_on=depends_on)
     return row(await session.ws.tasks.create(title, **given))
 
 
@@ -40,7 +42,7 @@ async def task_list(
     status: Literal["ready", "open", "in_progress", "pending_merge", "blocked", "closed", "any"] = "ready",
     mine: Annotated[bool, "only what I have claimed"] = False,
     tag: str | None = None,
-    text: Annotated[str | None, "words to find; not with ready"] = None,
+    text: Annotated[str | None, "words to find, in tasks of any status by default"] = None,
     parent_id: str | None = None,
     limit: Annotated[int, "20, at most 100"] = LISTED,
     cursor: Cursor = None,
@@ -93,11 +95,12 @@ async def task_update(
     body: str | None = None,
     priority: int | None = None,
     step: Annotated[
-        Literal["unblock", "approve", "reject", "cancel", "reopen", "close"] | None, "note is then its reason"
+        Literal["unblock", "approve", "reject", "cancel", "reopen", "close"] | None,
+        "for a task you do not hold; note is its reason",
     ] = None,
     add_tags: list[str] | None = None,
     remove_tags: list[str] | None = None,
-    depends_on: Annotated[list[str] | None, "ids that must be closed first"] = None,
+    depends_on: DependsOn = None,
     expected: Annotated[int | None, "refuse unless it has this version"] = None,
 ) -> Any:
     """Change a task, all or nothing. For a task you hold it renews your claim; with id alone it does just that."""
@@ -137,7 +140,7 @@ async def task_finish(
     action: Literal["done", "block", "release"] = "done",
     text: Annotated[str | None, "summary, or reason"] = None,
 ) -> Any:
-    """End your claim: done, block (cannot go on until somebody unblocks it), or release to others."""
+    """End your claim: done (its children come first), block (until somebody unblocks it), or release to others."""
     match action:
         case "done":
             task = await session.ws.tasks.complete(id, summary=text or None)

@@ -166,11 +166,13 @@ def guard(session: Session, given: dict[str, Any]) -> int:
         return 0 if hook is None else hook.answer("edit", "")
     actor = None if hook is None else hook.begin(session, "guard")
     refused = _refused(session, paths)
-    if hook is not None:
+    if hook is not None and refused:
         from holdfast.hints import for_shell
 
         reasons = [f"{error.message} ({for_shell(error.hint, session.out.at)})" for error in refused]
-        return hook.answer("edit", "\n".join(reasons) or reminders.attend(session, actor), blocked=bool(reasons))
+        return hook.answer("edit", "\n".join(reasons), blocked=True)
+    if hook is not None:
+        return hook.answer("edit", reminders.attend(session, actor))
     for error in refused[:-1]:
         session.out.error(error)
     if refused:
@@ -306,19 +308,19 @@ def setup(session: Session, given: dict[str, Any]) -> int:
     if ways == ["check"]:
         return _check(session, client, root)
     if ways == ["remove"]:
-        changes, todo = clients.remove(client, root), ""
-    else:
-        changes = clients.install(client, root, choice)
-        todo = clients.left_to_do(client, changes)
-    return _changed(session, changes, todo)
+        return _changed(session, clients.remove(client, root))
+    changes = clients.install(client, root, choice)
+    place = session.find_place()
+    beyond = clients.outside(client, root, None if place is None else place.folder, choice.mcp)
+    return _changed(session, changes, clients.left_to_do(client, changes), beyond)
 
 
-def _changed(session: Session, changes: list[Any], todo: str) -> int:
-    """Print what became of each file, and what the person does next."""
+def _changed(session: Session, changes: list[Any], *notes: str) -> int:
+    """Print what became of each file, and what the person does next or must know."""
     lines = [f"{change.what:<9} {change.path}" for change in changes]
     session.out.say([{"path": str(change.path), "what": change.what} for change in changes], *lines)
-    if todo:
-        session.out.note(todo)
+    for note in filter(None, notes):
+        session.out.note(note)
     return 0
 
 

@@ -337,6 +337,12 @@ def _about(path: Path) -> Iterator[None]:
         raise Invalid(f"{path} cannot be edited: {error.message}", hint=error.hint) from error
 
 
+_WRITABLE: Final = {
+    "claude": "sandbox.filesystem.allowWrite in .claude/settings.local.json",
+    "codex": "writable_roots of [sandbox_workspace_write] in ~/.codex/config.toml",
+}
+
+
 def left_to_do(client: str, done: list[Outcome]) -> str:
     """Return the one thing that the person must do after `install`: a client ignores hooks that it does not trust."""
     hooks = [each.what for each in done if each.path.name in ("hooks.json", "settings.json")]
@@ -344,6 +350,19 @@ def left_to_do(client: str, done: list[Outcome]) -> str:
         return ""
     again = "; if you did before, trust it again: the text has changed" if "changed" in hooks else ""
     return f"now {CLIENTS[client].trust}: until then it ignores its hooks{again}"
+
+
+def outside(client: str, root: Path, folder: str | None, mcp: bool) -> str:
+    """Return what remains for a sandbox of the client if the workspace is outside of the project, as of a worktree."""
+    if client == "git" or folder is None or Path(folder).resolve().is_relative_to(root.resolve()):
+        return ""
+    ways = ["the MCP tools, which run outside of it"] if mcp else []
+    ways.append(f"{_WRITABLE.get(client, 'its setting for folders that may be written')}: {folder}")
+    many = "two ways remain" if len(ways) > 1 else "one way remains"
+    return (
+        f"the workspace is in {folder}, outside of this project; a sandbox of {client} that may write only here can"
+        f" read it and not write to it; {many}: {', or '.join(ways)}"
+    )
 
 
 def carry_out(steps: list[Step]) -> list[Outcome]:

@@ -10,15 +10,13 @@ Before a prompt of the person (UserPromptSubmit, BeforeAgent of Gemini) the agen
 hook. When the agent wants to stop (Stop, AfterAgent of Gemini, stop of Cursor) it can be sent on with a text. The end
 of a session (SessionEnd, sessionEnd of Cursor, which Codex does not report) speaks to nobody. Claude Code and Codex run
 SessionStart again after a compaction. With any exit code but 0 and 2 a hook has failed, and the client continues.
-Called by `holdfast prime --hook` and `holdfast guard --hook`.
+Called by `holdfast prime --hook` and `holdfast guard --hook`, before every edit: this module loads nothing for it.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from holdfast.client_sessions import session_actor
@@ -38,9 +36,7 @@ _EVENTS: Final[Mapping[str, Event]] = {
     "beforetool": "edit",
 }
 _PATHS: Final = ("file_path", "notebook_path", "path", "target_file")
-_PATCHED: Final = re.compile(r"^[ \t]*\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
-
-
+_PATCHED: Final = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
 _BEGIN: Final = "*** Begin Patch"
 
 
@@ -86,12 +82,21 @@ def paths_of(client: str, payload: Any) -> list[str]:
     if client == "codex":
         command = _text(call, "command") or ""
         is_patch = _text(payload, "tool_name") == "apply_patch" or _BEGIN in command
-        found = _PATCHED.findall(command) if is_patch else []
+        found = list(_patched(command)) if is_patch else []
     else:
         found = [path for key in _PATHS if (path := _text(call, key))]
     roots = payload.get("workspace_roots") if isinstance(payload, dict) else None
     folder = _text(payload, "cwd") or (str(roots[0]) if isinstance(roots, list) and roots else "")
     return list(dict.fromkeys(os.path.join(folder, path) for path in found))
+
+
+def _patched(command: str) -> Iterator[str]:
+    """The files that a patch names, wherever it stands in a command."""
+    for line in command.split("\n"):
+        start = line.lstrip(" \t")
+        for words in _PATCHED:
+            if start.startswith(words) and (path := start.removeprefix(words).rstrip()):
+                yield path
 
 
 def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answer:
@@ -105,24 +110,31 @@ def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answe
         reason = text.strip() or "another agent has locked this path"
         if client == "cursor":
             denied = {"permission": "deny", "user_message": reason, "agent_message": reason}
-            return Answer(json.dumps(denied), "", 0)
+            return Answer(_json(denied), "", 0)
         return Answer("", reason + "\n", 2)
     if not text.strip() or event == "end":
         return Answer(nothing, "", 0)
     if event == "stop":
         if client == "cursor":
-            return Answer(json.dumps({"followup_message": text}), "", 0)
-        return Answer(json.dumps({"decision": "deny" if client == "gemini" else "block", "reason": text}), "", 0)
+            return Answer(_json({"followup_message": text}), "", 0)
+        return Answer(_json({"decision": "deny" if client == "gemini" else "block", "reason": text}), "", 0)
     if event == "compact":
         return Answer(f"Keep in the summary:\n{text}", "", 0) if client == "claude" else Answer(nothing, "", 0)
     if client == "cursor":
-        return Answer(json.dumps({"additional_context": text}), "", 0)
+        return Answer(_json({"additional_context": text}), "", 0)
     names = {"prompt": "BeforeAgent" if client == "gemini" else "UserPromptSubmit"}
     return Answer(_context(names.get(event, "SessionStart"), text), "", 0)
 
 
 def _context(event: str, text: str) -> str:
-    return json.dumps({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}})
+    return _json({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}})
+
+
+def _json(value: Any) -> str:
+    """In ASCII, whatever the client's locale is. A hook that has nothing to say does not load json."""
+    import json
+
+    return json.dumps(value)
 
 
 def _text(payload: Any, key: str) -> str | None:
