@@ -18,7 +18,6 @@ from tests.bench.load_generator import Generator
 from tests.bench.measure import Bench, Row
 from tests.bench.task_growth import Raw, specs
 from tests.bench.task_rows import HITS, RARE, RARE_TASKS, WORDS, Plan, make_store
-from tests.web.browser import MISSING, find_browser
 
 EXPECTED = {
     "increments": 3,
@@ -41,15 +40,11 @@ EXPECTED = {
     "streams": 4,
     "fleet": 5,
     "scale": 9,
-    "ui": 10,
     "turns": 18,
 }
 
 
-BROWSER = pytest.param("ui", marks=pytest.mark.skipif(find_browser() is None, reason=MISSING))
-
-
-@pytest.mark.parametrize("name", [*(name for name in SUBJECTS if name != "ui"), BROWSER])
+@pytest.mark.parametrize("name", [name for name in SUBJECTS if name != "ui"])  # that one runs with tests/web
 def test_every_subject_yields_its_rows_with_positive_figures(name: str, tmp_path: Path) -> None:
     said: list[str] = []
     rows = SUBJECTS[name](Bench(tmp_path, 0.005, said.append))

@@ -4,8 +4,8 @@ Nothing is shared but the browser: a test has its own workspace, server and brow
 does not matter. A test fails if its page raised an error or broke its Content-Security-Policy.
 
 While Playwright runs, an event loop runs in its thread, so it ends when the worker leaves this folder: tests of other
-rooms that use asyncio may follow. The tests of this folder are one group, which runs in one worker. Those marked `core`
-are part of `make test`; `make web` runs all.
+rooms that use asyncio may follow. The tests of this folder are one group, for one worker. `make web` runs all of them;
+those marked `core` are also part of `make test`, where tests/e2e/test_page.py runs them in a process of their own.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tests.web.browser import MISSING, find_browser, launch
 from tests.web.site import Person, Site, Template
 
 HERE = Path(__file__).parent
+TIMEOUT = 600  # seconds: a wait of the page may take a minute on a busy machine, and a test has several
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -30,6 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("web"))
             item.add_marker(pytest.mark.web)
             item.add_marker(pytest.mark.early)
+            item.add_marker(pytest.mark.timeout(TIMEOUT), append=False)
 
 
 @pytest.fixture(scope="package")

@@ -52,7 +52,7 @@ def show(person: Person, view: str, site: Site) -> Page:
 @pytest.mark.parametrize(
     ("dark", "size", "views"),
     [
-        pytest.param(False, WIDE, ("fleet", "task", "timeline", "mail"), id="light-first", marks=pytest.mark.core),
+        pytest.param(False, WIDE, ("fleet", "task", "timeline", "mail"), id="light-first"),
         pytest.param(False, WIDE, ("board", "graph", "locks", "state", "log", "server"), id="light-others"),
         pytest.param(True, WIDE, tuple(SIGNS), id="dark-wide"),
         pytest.param(False, NARROW, tuple(SIGNS), id="light-narrow"),

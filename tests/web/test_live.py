@@ -103,7 +103,6 @@ def test_w13_a_killed_server_is_said_and_the_stream_goes_on_without_gap_or_repea
     assert shown == list(range(shown[0], shown[0] + 60))
 
 
-@pytest.mark.core
 def test_w13_acts_are_off_while_the_connection_is_lost(mortal: Mortal, browser: BrowserContext) -> None:
     with holdfast.connect(mortal.url, token=mortal.token, actor="ada") as ws:
         task = ws.tasks.create("a task")
@@ -133,7 +132,6 @@ def test_w13_acts_are_off_while_the_connection_is_lost(mortal: Mortal, browser: 
     expect(page.get_by_role("dialog").get_by_role("heading")).to_have_text("New task")
 
 
-@pytest.mark.core
 def test_w13_eight_tabs_share_one_stream_and_all_see_a_change(mortal: Mortal, browser: BrowserContext) -> None:
     tabs = [browser.new_page() for _ in range(8)]
     for tab in tabs:

@@ -78,7 +78,6 @@ def test_w2_a_token_pasted_into_the_form_signs_in_and_a_wrong_one_is_refused(
     assert bound not in page.evaluate("JSON.stringify({...localStorage})"), "the token itself is not kept"
 
 
-@pytest.mark.core
 def test_w2_a_reader_sees_everything_and_is_offered_no_act(site: Site, chromium: Browser) -> None:
     token = Tokens(site.server.folder).create("read")[1]
     with site.person(chromium, "", token=token) as reader:

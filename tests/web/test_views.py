@@ -48,7 +48,6 @@ def test_w5_it_zooms_folds_and_saves(site: Site, maya: Person) -> None:
 # --- W6 --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.core
 def test_w6_lanes_show_claims_by_how_they_ended_and_follow_now(site: Site, maya: Person) -> None:
     site.by("ugo").locks.acquire("for-ever")
     maya.open("timeline")
