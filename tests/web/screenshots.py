@@ -43,7 +43,7 @@ def main(names: Sequence[str]) -> int:
         return 1
     IMAGES.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="holdfast-screenshots-"))
-    site = Site(folder / "workspace", seed(folder / "workspace"))
+    site = Site(folder / "workspace", seed(folder / "workspace", hurry=True))
     bare = Site(folder / "empty")
     chosen = [*names] or [*VIEWS, *EDGES]
     try:

@@ -83,12 +83,13 @@ RELEASE: Final = (
 BUSY_UNTIL: Final = dict(
     zip(AGENTS, (47, 9, 42, 31, 74, 46, 190, 146, 141, 9, 33, 61), strict=True),
 )
+SOON: Final = 1.6  # minutes that are left of the claim of dov where the story is to be looked at
 HELD: Final = (
     ("hana", "page", 140, 25),
     ("eli", "port", 73, 30),
     ("fay", "http", 44, 21),
     ("kit", "symbols", 31, 29),
-    ("dov", "exporter", 29, 1.6),
+    ("dov", "exporter", 29, 30),
     ("ada", "lexer", 20, 12),
     ("lou", "manual-flags", 11, 19),
     ("jun", "fold", 6, 24),
@@ -99,7 +100,8 @@ HELD: Final = (
 class Story:
     """The workspace, and what is to happen in it: each step is noted with its time, then they run in order."""
 
-    def __init__(self, folder: Path, tasks: int) -> None:
+    def __init__(self, folder: Path, tasks: int, hurry: bool) -> None:
+        self._hurry = hurry
         self._clock = ManualClock()
         self._clock.jump((SystemClock().wall() - self._clock.wall()) / 1e6 - STARTED)
         self._chance = random.Random(24)
@@ -222,7 +224,7 @@ class Story:
         self.at(184, lambda: gus.locks.acquire("deploy"))
         self.at(139, lambda: lost.append(self.by("ira").tasks.claim(ids["symbols"], ttl=100 * 60)))
         for name, key, minutes, left in HELD:
-            self._hold(name, key, minutes, left)
+            self._hold(name, key, minutes, SOON if self._hurry and name == "dov" else left)
         self.at(72, lambda: self.by("eli").tasks.park(ids["port"]))
         for name, key, minutes in (
             ("lou", "flag", 58),
@@ -343,15 +345,18 @@ class Story:
         ):
             reason = "moving the lexer" if name == "ada" else None
             self.by(name).paths.lock(patterns, task=self.ids[key], shared=shared, reason=reason)
-        self.by("dov").paths.lock(["docs/index.md"], ttl=18 * 60 + 100)
-        self.by("ben").locks.acquire("corpus", ttl=18 * 60 + 600)
+        self.by("dov").paths.lock(["docs/index.md"], ttl=18 * 60 + (100 if self._hurry else 1800))
+        self.by("ben").locks.acquire("corpus", ttl=18 * 60 + (600 if self._hurry else 1800))
         lease = self.by("kit").leases.create(ttl=18 * 60 + 900)
         self.by("kit").cells.set("run-7", "worker/kit", "alive", lease=lease.id)
 
 
-def seed(folder: Path, tasks: int = 400) -> dict[str, str]:
-    """Tell the story into a new workspace; returns the ids of its tasks by their keys."""
-    story = Story(folder, tasks)
+def seed(folder: Path, tasks: int = 400, hurry: bool = False) -> dict[str, str]:
+    """Tell the story into a new workspace; returns the ids of its tasks by their keys.
+
+    `hurry`: a claim and two locks end within minutes, as in the design; tests that take as long would see them end.
+    """
+    story = Story(folder, tasks, hurry)
     try:
         story.tell()
     finally:

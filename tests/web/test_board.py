@@ -55,7 +55,6 @@ def test_w4_a_card_is_dragged_to_claim_it_and_a_dialog_says_until_when(site: Sit
     expect(card(maya, id, "open")).to_be_visible()
 
 
-@pytest.mark.core
 def test_w4_a_refusal_is_shown_at_the_card_and_an_admin_forces_with_a_reason(site: Site, maya: Person) -> None:
     id = make(site, "held by zoe", "zoe")
     maya.open("board")

@@ -87,7 +87,6 @@ def findings(page: Page) -> list[Any]:
     ]
 
 
-@pytest.mark.core
 def test_w15_the_whole_flow_by_keyboard(maya: Person, site: Site) -> None:
     page = maya.open("log")
     press = page.keyboard.press

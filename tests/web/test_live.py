@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -18,21 +21,29 @@ from tests.http.running import PATIENCE, command
 from tests.web.site import PATIENCE as PAGE_PATIENCE
 
 
+def quiet_port() -> int:
+    """A free port that the system gives to nobody by itself, so that it is still free when a server starts again."""
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(20_000, 32_000)))
+            found: int = probe.getsockname()[1]
+            return found
+
+
 class Mortal:
     """A server that is killed and started again at the same address."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = "0"
+        self.port = quiet_port()
         self.start()
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            command(self.folder, "--port", self.port), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command(self.folder, "--port", str(self.port)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().split()[-1]
-        self.port = self.url.rpartition(":")[2]
         self.token = (self.folder / "token").read_text().strip()
 
     def kill(self) -> None:

@@ -90,7 +90,6 @@ def test_w2_a_reader_sees_everything_and_is_offered_no_act(site: Site, chromium:
         assert page.locator(".task-title button").count() == 0
 
 
-@pytest.mark.core
 def test_w2_roles_in_the_page_an_agent_acts_but_does_not_force(site: Site, chromium: Browser) -> None:
     token = Tokens(site.server.folder).create("agent")[1]
     with site.person(chromium, "noa", token=token) as agent:

@@ -111,7 +111,6 @@ def test_w8_a_person_writes_and_finds(site: Site, maya: Person) -> None:
 # --- W9 --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.core
 def test_w9_locks_are_a_tree_with_lines_of_waiters_and_force_asks_for_a_reason(site: Site, maya: Person) -> None:
     oda = site.by("oda")
     lock = oda.paths.lock(["lib/codec/**"], ttl=900)
