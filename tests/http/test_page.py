@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, Final
 
 import httpx
 import msgspec
@@ -226,6 +227,83 @@ def test_w2_roles_hold_for_sessions_and_other_workspaces_stay_closed(sites_serve
     assert code_of(server.call("GET", "/api/tasks", token=session["secret"]))[0] == 403
     ticket = server.call("POST", "/ui/ticket", token=session["secret"]).json()["ticket"]
     assert sign_in(server, ticket=ticket).json()["actor"] == "ada", "a link has the rights of its maker"
+
+
+# What the page writes: each act with a body that would do; "force" are those of admins alone.
+ACTS: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
+    ("POST", "/tasks", {"title": "forged"}),
+    ("POST", "/agents", {"name": "forger", "role": "person"}),
+    *(("POST", f"/tasks/{{task}}/{act}", {"reason": "x"}) for act in ("cancel", "close", "reopen", "release", "block")),
+    *(("POST", f"/tasks/{{task}}/{act}", {}) for act in ("claim", "complete", "approve", "unblock")),
+    ("POST", "/tasks/{task}/reject", {"reason": "x"}),
+    ("POST", "/tasks/{task}/note", {"text": "x"}),
+    ("POST", "/tasks/{task}/dependencies", {"on": "{task}"}),
+    ("PUT", "/tasks/{task}/assignee", {"assignee": "ada"}),
+    ("PUT", "/tasks/{task}/tags", {"tags": ["x"]}),
+    ("PATCH", "/tasks/{task}", {"title": "x", "expected": 1}),
+    ("POST", "/mail", {"to": ["*"], "subject": "x"}),
+    ("POST", "/mail/{mail}/reply", {"body": "x"}),
+    ("POST", "/mail/{mail}/ack", {}),
+    ("POST", "/locks/door/release", {"holder": "zoe"}),
+)
+FORCED: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
+    ("POST", "/tasks/{task}/release", {"force": True, "reason": "x"}),
+    ("POST", "/locks/door/release", {"force": True, "reason": "x"}),
+    ("POST", "/paths/release", {"id": "{path}", "force": True, "reason": "x"}),
+)
+
+
+def test_w2_forged_requests_of_every_act_of_the_page_change_nothing(tmp_path: Path) -> None:
+    server = Running(tmp_path / "store")
+    try:
+        tokens, ticket = Tokens(server.folder), ticket_of(server)
+        sign_in(server, ticket=ticket)
+        sessions = Sessions(server.folder, tokens)
+        secret = {role: sign_in(server, token=tokens.create(role)[1]).json()["secret"] for role in ("read", "agent")}
+        revoked = sign_in(server, token=server.token).json()["secret"]
+        sessions.revoke(sessions.all()[-1].id)
+        (server.folder / "workspaces" / "elsewhere").mkdir(parents=True)
+        foreign = sign_in(server, token=tokens.create("admin", "elsewhere")[1]).json()["secret"]
+        maya, zoe = {"x-agent-id": "maya"}, {"x-agent-id": "zoe"}
+
+        def made(address: str, by: dict[str, str], **body: Any) -> str:
+            answer = server.call("POST", f"/api/{address}", json=body, headers=by)
+            return str(answer.raise_for_status().json().get("id"))
+
+        ids = {
+            "task": (task := made("tasks", maya, title="real")),
+            "mail": made("mail", zoe, to=["maya"], subject="real"),
+            "path": made("paths/lock", zoe, patterns=["src/**"], ttl=600),
+        }
+        made(f"tasks/{task}/claim", zoe)
+        made("locks/door/acquire", zoe)
+        before = server.call("GET", "/api/revision").json()["revision"]
+
+        def statuses(acts: Sequence[tuple[str, str, dict[str, Any]]], headers: dict[str, str]) -> set[int]:
+            found = set()
+            with httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
+                for method, address, body in acts:
+                    given = {name: each.format(**ids) if isinstance(each, str) else each for name, each in body.items()}
+                    answer = client.request(method, "/api" + address.format(**ids), headers=maya | headers, json=given)
+                    found.add(answer.status_code)
+            return found
+
+        every = (*ACTS, *FORCED)
+        assert statuses(every, {}) == {401}, "no Bearer"
+        assert statuses(every, {"authorization": f"Bearer {ticket}"}) == {401}, "a ticket is no session, used or not"
+        assert statuses(every, {"authorization": f"Bearer {revoked}"}) == {401}
+        assert statuses(every, {"authorization": f"Bearer {server.token}", "origin": "http://evil.example"}) == {403}
+        assert statuses(every, {"authorization": f"Bearer {foreign}"}) == {403}, "a session of another workspace"
+        assert statuses(every, {"authorization": f"Bearer {secret['read']}"}) == {403}
+        assert statuses(FORCED, {"authorization": f"Bearer {secret['agent']}"}) == {403}
+        aged = msgspec.json.decode((server.folder / FILE).read_bytes())
+        for each in aged["sessions"]:
+            each["expires_at"] = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
+        (server.folder / FILE).write_bytes(msgspec.json.encode(aged))
+        assert statuses(every, {"authorization": f"Bearer {secret['agent']}"}) == {401}, "it has expired"
+        assert server.call("GET", "/api/revision").json()["revision"] == before
+    finally:
+        server.end()
 
 
 def test_w2_signed_out_nothing_of_a_workspace_is_shown(sites_server: Running) -> None:

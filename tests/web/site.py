@@ -25,6 +25,20 @@ PATIENCE = 60_000  # milliseconds: machines that run tests are busy
 OLD = 240.0  # seconds after which the claims of the story would begin to end
 expect.set_options(timeout=PATIENCE)
 
+# Every view, and what shows that it has been filled.
+SIGNS = {
+    "fleet": ".count-box b",
+    "board": ".card",
+    "graph": ".node",
+    "timeline": ".claim-bar",
+    "task": ".event",
+    "mail": ".thread-row",
+    "locks": "tr[data-lock]",
+    "state": ".tree-row",
+    "log": ".event",
+    "server": ".counts b",
+}
+
 
 class Person:
     """A page on which somebody is signed in, and what went wrong on it."""

@@ -10,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Browser, Page, expect
 
 from holdfast import errors
-from tests.web.site import NARROW, WIDE, Person, Site
+from tests.web.site import NARROW, SIGNS, WIDE, Person, Site
 
 SERIOUS = ("serious", "critical")
 HOSTILE = {
@@ -23,21 +23,6 @@ HOSTILE = {
     "bidi": "user\u202egnp.exe\u2066 \u200f",
     "unseen": "ad\u200bmin \u2060x\u00ady",
     "long": "x" * 20_000,
-}
-
-
-# Every view, and what shows that it has been filled.
-SIGNS = {
-    "fleet": ".count-box b",
-    "board": ".card",
-    "graph": ".node",
-    "timeline": ".claim-bar",
-    "task": ".event",
-    "mail": ".thread-row",
-    "locks": "tr[data-lock]",
-    "state": ".tree-row",
-    "log": ".event",
-    "server": ".counts b",
 }
 
 

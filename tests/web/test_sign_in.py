@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, expect
 from holdfast.faces.http.auth import Tokens
 from holdfast.faces.http.sessions import Sessions
 from tests.http.running import Running
-from tests.web.site import PATIENCE, Site
+from tests.web.site import PATIENCE, SIGNS, Site
 
 
 @pytest.fixture
@@ -81,9 +81,13 @@ def test_w2_a_token_pasted_into_the_form_signs_in_and_a_wrong_one_is_refused(
 def test_w2_a_reader_sees_everything_and_is_offered_no_act(site: Site, chromium: Browser) -> None:
     token = Tokens(site.server.folder).create("read")[1]
     with site.person(chromium, "", token=token) as reader:
-        page = reader.open("fleet")
-        expect(page.get_by_role("table", name="Needs you").get_by_role("row").nth(1)).to_be_visible()
-        assert page.locator("[data-act]").count() == 0
+        for view, sign in SIGNS.items():
+            page = reader.open(view, *([site.ids["lexer"]] if view == "task" else []))
+            expect(page.locator(f"main {sign}").first).to_be_attached()
+            assert page.locator("main [data-act], main .force").count() == 0, view
+        for key in "ncxdra":
+            page.keyboard.press(key)
+        expect(page.get_by_role("dialog")).to_have_count(0)
         reader.open("task", site.ids["lexer"])
         reader.sees("h1", "move the lexer")
         expect(page.locator(".note-form")).to_be_hidden()
@@ -93,7 +97,11 @@ def test_w2_a_reader_sees_everything_and_is_offered_no_act(site: Site, chromium:
 def test_w2_roles_in_the_page_an_agent_acts_but_does_not_force(site: Site, chromium: Browser) -> None:
     token = Tokens(site.server.folder).create("agent")[1]
     with site.person(chromium, "noa", token=token) as agent:
-        page = agent.open("task", site.ids["lexer"])
+        for view, sign in SIGNS.items():
+            page = agent.open(view, *([site.ids["lexer"]] if view == "task" else []))
+            expect(page.locator(f"main {sign}").first).to_be_attached()
+            assert page.locator("main .force").count() == 0, view
+        agent.open("task", site.ids["lexer"])
         expect(page.get_by_role("button", name="edit")).to_be_visible()
         assert page.get_by_role("button", name="force release").count() == 0
     with site.person(chromium, "maya") as admin:
