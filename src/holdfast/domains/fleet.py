@@ -300,15 +300,11 @@ _CLOSED: Final = [
 _CLOSES: Final = ("complete", "approve", "close", "cancel")
 _COUNT: Final = (
     "SELECT (time - ?1) / ?2, actor, op, count(*), sum(op IN"
-    f" ({', '.join(map(repr, _CLOSES))}) AND (instr(data, ?5) OR instr(data, ?6) OR instr(data, ?7)))"
+    f" ({', '.join(map(repr, _CLOSES))}) AND (instr(data, ?5) OR instr(data, ?6) OR instr(data, ?7))),"
+    " CASE op WHEN 'expire' THEN data END"
     " FROM log WHERE seq >= ?3 AND time >= ?1 AND time < ?4"
     f" AND op IN ({', '.join(map(repr, dict.fromkeys((*_OPS, *_CLOSES))))})"
-    f" AND (SELECT kind FROM records WHERE key = record) = '{TASK}'"
-    " AND (op <> 'expire' OR data IS NULL) GROUP BY 1, 2, 3"
-)
-_EXPIRED: Final = (
-    "SELECT (time - ?1) / ?2, data FROM log WHERE seq >= ?3 AND time >= ?1 AND time < ?4 AND op = 'expire'"
-    f" AND data IS NOT NULL AND (SELECT kind FROM records WHERE key = record) = '{TASK}'"
+    f" AND (SELECT kind FROM records WHERE key = record) = '{TASK}' GROUP BY 1, 2, 3, 6"
 )
 
 
@@ -357,14 +353,16 @@ def _activity(snapshot: Snapshot, since: datetime | None, until: datetime | None
         raise errors.InvalidFilter(f"there would be {count:,} buckets", hint=hint)
     params = (start, bucket, first_since(snapshot, start, whole=True), end)
     agents: dict[str, Tally] = {}
-    counted = snapshot.all(_COUNT, (*params, *_CLOSED))
-    lost = [(place, _last_holder(data), "expire", 1, 0) for place, data in snapshot.all(_EXPIRED, params)]
-    names = {name for _, name, _, _, _ in (*counted, *lost)}
+    counted = [
+        (place, actor if data is None else _last_holder(data), op, number, closed)
+        for place, actor, op, number, closed, data in snapshot.all(_COUNT, (*params, *_CLOSED))
+    ]
+    names = {name for _, name, _, _, _ in counted}
     if len(names) * count > _MOST_NUMBERS:
         hint = "ask for a shorter time or larger buckets"
         raise errors.TooLarge(f"{len(names):,} agents in {count:,} buckets are too many numbers", hint=hint)
     total = _zeros(count)
-    for place, name, op, number, closed in (*counted, *lost):
+    for place, name, op, number, closed in counted:
         for tally in (_tally(agents, name, count), total):
             if op in _OPS:
                 getattr(tally, _OPS[op])[place] += number
