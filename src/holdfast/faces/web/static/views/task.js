@@ -21,7 +21,7 @@ class TaskPage {
     this.rows = h('div.events');
     this.sorts = segments('which changes', [], 'all', (value) => { this.sort = value; this.drawHistory(); });
     this.input = h('input', { type: 'text', placeholder: 'Write a note, Markdown', 'aria-label': 'note' });
-    this.form = h('form.note-form', { on: { submit: (event) => this.addNote(event) } }, this.input, h('button.act.large', { type: 'submit', data: { act: '' } }, 'add note'));
+    this.form = h('form.note-form', { hidden: !context.may('agent'), on: { submit: (event) => this.addNote(event) } }, this.input, h('button.act.large', { type: 'submit', data: { act: '' } }, 'add note'));
     this.facts = h('aside.panel.facts-rail', { 'aria-label': 'what is true now' });
     this.element = h('div.view.task', null, this.head, h('div.task-columns', null,
       h('div.stack', null, this.body, h('section.panel.history', { 'aria-label': 'History' }, h('div.history-head', null, h('h3', null, 'History'), h('span.push', null, this.sorts.element)), this.rows, this.form)), this.facts));
@@ -102,7 +102,6 @@ class TaskPage {
         task.tags.map((tag) => h('a.chip', { href: `${context.href('board')}?tag=${encodeURIComponent(tag)}` }, tag)), h('span.ink-3', null, `${task.type}, version ${task.version}, made ${this.maker}`, age(task.created_at, ' ago'))));
     this.body.hidden = !task.body;
     put(this.body, h('h3', null, 'Body'), h('div.md', { dir: 'auto' }, markdown(task.body)));
-    this.form.hidden = !context.may('agent');
     put(this.facts, this.claim(), this.deps(), this.below(), this.locks(), this.mail(), this.route(), this.packet());
   }
 
