@@ -73,6 +73,7 @@ def test_w4_every_step_by_keys_alone(site: Site, maya: Person) -> None:
     fresh = maya.page.get_by_label("New task", exact=True)
     fresh.fill("by keys alone")
     fresh.press("Enter")
+    expect(maya.find(".notice")).to_contain_text("is made: by keys alone")  # it may stand below what is shown
     ws = site.by("maya")
     found = ws.watch(kinds=["task"], after=0, timeout=10)
     id = next(event.id for event in found if event.data.get("title", ["", ""])[1] == "by keys alone")
@@ -122,6 +123,10 @@ def test_w4_columns_come_page_by_page_and_filters_are_in_the_address(site: Site,
     assert "text=smoke" in maya.page.url
     maya.page.reload()
     expect(maya.find(".card")).to_have_count(1)
+    maya.page.get_by_label("Filter by text").fill("")
+    maya.page.get_by_label("holder").select_option("ada")
+    expect(maya.find(".card")).to_have_count(1)
+    maya.sees(".card", "move the lexer")
 
 
 def test_w4_what_others_do_shows_by_itself(site: Site, maya: Person) -> None:

@@ -1,7 +1,7 @@
 // Board: a column per status, open split into ready and waiting; cards move by dragging, by keys or by a menu.
 
 import { explain } from '../api.js';
-import { ask } from '../dialog.js';
+import { ask, notice } from '../dialog.js';
 import { clip, h, keyed, put, text } from '../dom.js';
 import { age, duration, now, number, timeLeft } from '../format.js';
 import { listKeys } from '../lists.js';
@@ -65,18 +65,19 @@ class Board {
   }
 
   filterBar() {
-    const { query } = this.context, status = this.context.store.get('status');
+    const { query } = this.context;
     this.filter = Object.fromEntries(['text', 'tag', 'type', 'priority', 'holder'].map((name) => [name, query.get(name) ?? '']));
     let timer = 0;
     const input = h('input', { type: 'search', 'aria-label': 'Filter by text', placeholder: 'Filter by text', value: this.filter.text, on: { input: () => { clearTimeout(timer); timer = setTimeout(() => this.narrow('text', input.value.trim()), 200); } } });
     const select = (name, choices) => {
       const each = h('select', { 'aria-label': name, on: { change: () => this.narrow(name, each.value) } });
-      each.fill = (given) => put(each, h('option', { value: '' }, name), [...new Set([...given, this.filter[name]].filter(Boolean))].map((value) => h('option', { value, selected: value === this.filter[name] }, name === 'priority' ? `P${value}` : value)));
+      each.fill = (given) => { const print = given.join('\0'); if (each.print === print) return; each.print = print; put(each, h('option', { value: '' }, name), [...new Set([...given, this.filter[name]].filter(Boolean))].map((value) => h('option', { value, selected: value === this.filter[name] }, name === 'priority' ? `P${value}` : value))); };
       each.fill(choices);
       return each;
     };
     this.tag = select('tag', []);
-    return [input, this.tag, select('type', TYPES), select('priority', ['0', '1', '2', '3', '4']), select('holder', (status?.agents ?? []).map((agent) => agent.name))];
+    this.holder = select('holder', []);
+    return [input, this.tag, select('type', TYPES), select('priority', ['0', '1', '2', '3', '4']), this.holder];
   }
 
   narrow(name, value) {
@@ -142,7 +143,7 @@ class Board {
       group.more.hidden = !group.cursor;
       text(group.more, rest ? `${number(rest)} more` : 'more');
     }
-    this.tag.fill([...tags].sort());
+    this.tag.fill([...tags].sort()); this.holder.fill((status?.agents ?? []).map((agent) => agent.name));
   }
 
   card(card, group) {
@@ -218,9 +219,8 @@ class Board {
   }
 
   async create() {
-    const title = this.fresh.value.trim();
-    if (!title) return;
-    try { await this.context.api.post('/tasks', { title }); this.fresh.value = ''; } catch (error) { put(this.hint, explain(error)); }
+    const title = this.fresh.value.trim(); if (!title) return;
+    try { const made = await this.context.api.post('/tasks', { title }); this.fresh.value = ''; notice(`${made.id} is made: ${clip(title, 60)}`); } catch (error) { put(this.hint, explain(error)); }
   }
 
   show(name) {
