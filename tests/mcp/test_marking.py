@@ -40,9 +40,12 @@ def test_whatever_stands_between_the_marks_cannot_end_them_and_comes_back_as_it_
 @settings(deadline=None)
 @given(TEXTS, TEXTS, VALUES)
 def test_an_error_is_marked_like_anything_else(message: str, hint: str, detail: Any) -> None:
-    content = unmarked(marked(error_content(errors.Held(message or "held", hint=hint, holder=detail))))
+    error = errors.Held(message or "held", hint=hint, holder=detail)
+    content = unmarked(marked(error_content(error)))
     assert content["code"] == "HELD"
-    assert content["hint"] == cut(hint, 2000)
+    assert content["hint"] == cut(for_tools(error.hint), 2000), (
+        "whatever looks like a call of Python is told as a tool's"
+    )
 
 
 @settings(deadline=None)
