@@ -25,7 +25,7 @@ EXPECTED = {
     "watch": 4,
     "fairness": 2,
     "imports": 3,
-    "cold": 14,
+    "cold": 16,
     "growth": 8,
     "replicas": 14,
     "joining": 2,
