@@ -208,7 +208,7 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(world: World) -> Non
 def test_only_ones_own_transactions_unless_asked_for_others(world: World) -> None:
     ws, bob = world.open("ann"), world.open("bob")
     revision = bob.tasks.create("of bob").revision
-    with pytest.raises(errors.Forbidden):
+    with pytest.raises(errors.NotUndoable, match="of bob, not of ann"):
         ws.undo(revision)
     with pytest.raises(errors.NotFound):
         ws.undo(last=True)

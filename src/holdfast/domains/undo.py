@@ -44,7 +44,7 @@ def undo(
     """Take back the transaction of a revision, or with `last` one's own newest one; `dry_run` only reports.
 
     Raises NotUndoable if it also granted or ended a hold, sent mail or purged; `partial` takes back the rest. Raises
-    Conflict if something was changed since, unless forced, and Forbidden for others' transactions without `others`.
+    Conflict if something was changed since, unless forced, and NotUndoable for others' transactions without `others`.
     """
     check_flag(last=last, dry_run=dry_run, partial=partial, others=others, force=force)
     revision = _chosen(tx, revision, last)
@@ -87,7 +87,7 @@ def _check_own(tx: Tx, event: Event, others: bool) -> None:
     if event.actor != tx.actor and not others:
         message = f"revision {event.revision} is a transaction of {event.actor}, not of {tx.actor}"
         hint = "others=True takes back those of others; a token needs the role admin for it"
-        raise errors.Forbidden(message, hint=hint, revision=event.revision, actor=event.actor)
+        raise errors.NotUndoable(message, hint=hint, revision=event.revision, actor=event.actor, events=[])
 
 
 # --- what can be taken back ------------------------------------------------------------------------------------------
