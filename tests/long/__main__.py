@@ -52,6 +52,7 @@ class Sliced(NamedTuple):
             yield Step(f"{self.name}, seeds {first} to {first + count - 1}", self.command, {**self.environment, **own})
 
 
+TIDY = "tests/turnfile/test_tidy.py"
 FAST = ("-m", "pytest", "-q", "-s", "-n", "auto")
 SLICED = (
     Sliced("kill", (*FAST, "tests/e2e/test_kill.py"), 10_000, 2_000),
@@ -67,6 +68,7 @@ SLICED = (
     Sliced("generated", ("-m", "tests.http.schema_run", "--calls", "20000"), 1, 1),
     Sliced("stores", (*FAST, "-k", "damage_goes", "tests/unit/test_damaged_stores.py"), 1_000, 1_000),
     Sliced("backups", (*FAST, "-k", "damaged_backup", "tests/unit/test_damaged_stores.py"), 260, 260),
+    Sliced("planted", (*PYTEST, "-q", "-s", "--timeout", "3600", "-k", "f10_planted", TIDY), 1_000, 125),
 )
 STEPS = (
     *(step for programme in SLICED for step in programme.steps()),

@@ -40,6 +40,7 @@ PROGRAMMES: Final = {
     "generated": Programme(20_000, "calls"),
     "stores": Programme(1_000, "damaged stores"),
     "backups": Programme(200, "damaged backups"),
+    "planted": Programme(1_000, "sessions in disorder"),
 }
 
 

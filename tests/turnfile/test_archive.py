@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from holdfast import errors, turnfile
-from holdfast.turnfile import Session, archive, mail
+from holdfast.turnfile import Session, archive, mail, mailbox
 from holdfast.turnfile.mail import Mail
-from holdfast.turnfile.mailbox import parse, projection, steps
+from holdfast.turnfile.mailbox import cards, parse, projection, steps
 from holdfast.turnfile.mailbox.content import Content
 from holdfast.turnfile.mailbox.draft import Draft, compose, next_id
+from holdfast.turnfile.mailbox.markdown import spliced_table
 from holdfast.turnfile.model import ARCHIVE, CLOSED, MAILBOX
 from tests.amounts import amount
 from tests.turnfile.mailboxes import BOLD, DIALECTS, EMPTY, HEAD
@@ -108,7 +111,8 @@ def test_f11_a_full_archive_is_followed_by_the_next_and_all_are_searched(
 def general(text: str) -> Content:
     """A card parsed without the short way for usual ones."""
     content = Content(text)
-    content._usual = None
+    content.__dict__.clear()
+    content.text, content._below = text, 0
     return content
 
 
@@ -135,7 +139,7 @@ def test_f11_a_card_in_the_usual_form_is_parsed_as_any_other() -> None:
     usual = 0
     for text in texts:
         content = Content(text)
-        usual += content._usual is not None
+        usual += content._below > 0
         assert said(content) == said(general(text)), text
     assert usual > 100
 
@@ -164,3 +168,64 @@ def test_f11_a_step_leaves_all_other_cards_as_they_are() -> None:
     after = steps.step(text, ids[20], "ack", steps.Actor("Bob", "2026-03-06"), "seen")
     before_cards, after_cards = ({card.id: card for card in parse(one).cards} for one in (text, after))
     assert [id for id in before_cards if before_cards[id].content is not after_cards[id].content] == [ids[20]]
+
+
+PIECES = (
+    *("### MSG-20260304-001\n\n**From:** a -> b\n**Status:** unread\n\ntext\n\n---\n\n", "```\n", "~~~ dense\n"),
+    *("<!-- ", "-->\n", "### MSG-20260304-0", "### MSG-20260305-001 and words\n", "\n", "---\n", "**To:** x\n"),
+    *("Message ID: MSG-20260301-001\nFrom: a\nTo: b\n", "| MSG-20260304-009 | a -> b |\n", "|", "| a | b |\n"),
+    *("## Notes\n", "\r\n", "words", " "),
+)
+
+
+def one_change(rng: random.Random, text: str) -> str:
+    """A text with a part of it taken away, written twice, or replaced by a piece."""
+    start = rng.randrange(len(text))
+    stop = min(len(text), start + rng.choice((0, 0, 1, 5, 40, 400)))
+    new = rng.choice((*PIECES, *PIECES, "", text[start:stop] * 2))
+    if rng.random() < 0.5:  # at the beginning of a line
+        start = text.rfind("\n", 0, start) + 1
+        stop = max(start, stop)
+    return text[:start] + new + text[stop:]
+
+
+def forget() -> None:
+    """Forget what was parsed before."""
+    for cache in (mailbox.parse, mailbox._table_of, cards._cards_of):
+        cache.cache_clear()
+    cards._latest.clear()
+    mailbox._latest.clear()
+
+
+def test_f11_what_is_parsed_again_near_a_change_is_what_a_parse_of_the_whole_finds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Large files are parsed that way: here every file is large."""
+    rng = random.Random(11)
+    monkeypatch.setattr(mailbox, "_LARGE", 0)
+    monkeypatch.setattr(cards, "_LARGE", 0)
+    kept = Counter[bool]()
+
+    def counted(splice: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object) -> object:
+            found = splice(*args)
+            kept[found is not None] += 1
+            return found
+
+        return call
+
+    monkeypatch.setattr(cards, "_spliced", counted(cards._spliced))
+    monkeypatch.setattr(mailbox, "spliced_table", counted(spliced_table))
+    card = "### MSG-20260101-{:03}\n\n**From:** a -> b\n**Status:** read\n\n---\n\n"
+    more = "".join(card.format(number) for number in range(9, 0, -1))
+    for _ in range(amount(150, 1_500)):
+        text = rng.choice([*DIALECTS.values()]).replace("\n### ", f"\n{more}### ", 1)
+        for _ in range(6):
+            before, text = text, one_change(rng, text)
+            forget()
+            parse(before)
+            near = parse(text)
+            forget()
+            assert near == parse(text), text
+    assert kept[True] > 200
+    assert kept[False] > 20

@@ -182,8 +182,8 @@ def _warned(completion: Completion, warnings: Sequence[Problem]) -> Completion:
 def _clock_warning(text: str, id: str) -> Iterator[Problem]:
     """Warn about a new card with cards of a later day: this machine's clock may be behind, and nobody looks there."""
     box = parse(text)
-    newest = max(box.cards, key=lambda card: card.order)
-    if newest.id != id:
+    newest = box.newest
+    if newest is not None and newest.id != id:
         words = f"{id} is below {newest.id}, which is of a later day: is the clock of this machine behind?"
         yield Problem(MAILBOX, box.card(id).line, "warning", "clock-behind", words)
 

@@ -11,18 +11,22 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.turnfile import archive, report
+from holdfast.turnfile.ledger import Ledger
 from holdfast.turnfile.ledger.correction import corrected
+from holdfast.turnfile.ledger.rules import is_stale
 from holdfast.turnfile.locks import WaitPolicy
 from holdfast.turnfile.mail import export
 from holdfast.turnfile.mailbox import projection
 from holdfast.turnfile.mailbox.repair import repair
-from holdfast.turnfile.model import MAILBOX, PROJECTION, QUESTIONS, TIDY_LOG, TURNFILE, WORKLOG, Problem
+from holdfast.turnfile.model import MAILBOX, PROJECTION, QUESTIONS, TIDY_LOG, TURNFILE, WORKLOG, Lock, Problem
 from holdfast.turnfile.session import Session
 from holdfast.turnfile.transactions import Transaction, transact
 from holdfast.turnfile.worklog import repair_questions, repair_worklog
@@ -91,8 +95,41 @@ def tidy(
         written.append(PROJECTION)
         if not dry_run:
             export(*(os.path.join(session.folder.path, path) for path in (MAILBOX, PROJECTION)))
+    guarded = session.guarded(after).intersection(wanted)
+    left = after.revision + bool(notes) + 2 * bool(guarded) if dry_run else None
+    if aged := _aged(session, after, left, actor, lambda lock: before.line("locks", lock.id)):
+        repairs += aged
+        written += [TURNFILE, TIDY_LOG]
     problems = () if dry_run else tuple(report.check(session))
     return TidyResult(tuple(repairs), tuple(dict.fromkeys(written)), session.read().revision, problems)
+
+
+def _aged(
+    session: Session, ledger: Ledger, revision: int | None, actor: str, line: Callable[[Lock], int]
+) -> list[Repair]:
+    """Remove the locks that the revisions of tidying made stale; with a revision, only say which that will be.
+
+    Each removal is a revision too, which may make the next lock stale.
+    """
+    gone: dict[str, Repair] = {}
+    while True:
+        now = session.read() if revision is None else ledger
+        at = now.revision if revision is None else revision
+        locks = [lock for lock in now.turnfile.locks if lock.id not in gone and is_stale(lock, at)]
+        found = [Repair(TURNFILE, line(lock), f"removed the stale {lock.id}, held by {lock.holder}") for lock in locks]
+        if not found:
+            return [*gone.values()]
+        gone |= {lock.id: each for lock, each in zip(locks, found, strict=True)}
+        if revision is not None:
+            revision += 1
+            continue
+        after = session.write(lambda ledger: corrected(ledger)[0], actor)
+        log = _entry(session.today(), actor, found, {TURNFILE: _lost(now.text, [after.text])})
+        transact([TIDY_LOG], actor, "tidy", partial(_append, log), folder=session)
+
+
+def _append(log: str, edit: Transaction) -> None:
+    edit.write(TIDY_LOG, (edit.read(TIDY_LOG) or _LOG_HEAD) + log)
 
 
 def _readable(session: Session, shelf: str) -> dict[str, str | None]:

@@ -30,6 +30,7 @@ else:
     from _signal import SIGINT, default_int_handler, getsignal, signal  # `signal` itself makes enumerations of them
 
 _GARBAGE: Final = 200_000  # objects, before the collector looks for the first time
+_TURN_GARBAGE: Final = 5_000_000  # a mailbox of thousands of cards is that many objects, and none of them is garbage
 _Module: Final = type(sys)  # `types` has it too, but is one more module
 _UNUSED: Final = ("inspect", "toml", "yaml")  # modules of msgspec
 _SCHEMAS: Final = "msgspec._json_schema"
@@ -44,7 +45,7 @@ def start() -> NoReturn:
     Most commands end before there is any garbage, so the collector starts late. All that a command opened is closed and
     its output is written, so the process ends without tearing down what the system frees at once.
     """
-    gc.set_threshold(_GARBAGE)
+    gc.set_threshold(_TURN_GARBAGE if sys.argv[1:2] == ["turn"] else _GARBAGE)
     try:
         if callable(getsignal(SIGINT)):  # else it is ignored, or ends the process
             signal(SIGINT, default_int_handler)

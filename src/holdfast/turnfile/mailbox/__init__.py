@@ -35,6 +35,7 @@ from holdfast.turnfile.mailbox.markdown import (
     lines_of,
     newline_of,
     row_text,
+    spliced_table,
     table_in,
 )
 
@@ -104,6 +105,12 @@ class Mailbox(msgspec.Struct, frozen=True, dict=True):
         cards = (*self.cards, *self.outside)
         return {card.id for card in cards} | {table.value(row, "id") for table in tables for row in table.rows}
 
+    @functools.cached_property
+    def newest(self) -> Card | None:
+        """The newest card; of several with one id the first."""
+        orders = [order_of(card.id) for card in self.cards]
+        return self.cards[orders.index(max(orders))] if orders else None
+
     def find(self, id: str) -> Card | None:
         """The card with that id, or None."""
         return next((card for card in self.cards if card.id == id), None)
@@ -155,8 +162,8 @@ def parse(text: str) -> Mailbox:
         tables[key] = None
         if key in sections:
             heading, stop = sections[key].heading, sections[key].stop
-            table = _table_of(text[heading.after : stop if key == "closed" else min(stop, first)])
-            tables[key] = table and table.moved(heading.after, heading.number)
+            part = text[heading.after : stop if key == "closed" else min(stop, first)]
+            tables[key] = _table_of(part, heading.after, heading.number)
     return Mailbox(
         text,
         tuple(_metadata(text, hidden)),
@@ -170,22 +177,38 @@ def parse(text: str) -> Mailbox:
 
 def _end(text: str, start: int, stop: int) -> int:
     """Where the line after the last non-blank line of a part starts; its start if all is blank."""
-    full = len(text[start:stop].rstrip())
-    end = text.find("\n", start + full, stop) + 1
-    return start if not full else end or stop
+    last = max(start, stop - 4096)
+    if not text[last:stop].strip():  # blank, as far as can be seen from its end
+        last = start
+    full = last + len(text[last:stop].rstrip())
+    end = text.find("\n", full, stop) + 1
+    return start if full == start else end or stop
+
+
+_LARGE: Final = 50_000  # characters; a smaller table is parsed whole
+_latest: list[tuple[str, int, int, Table]] = []  # the large table parsed last: the next is mostly that with other rows
 
 
 @functools.lru_cache(maxsize=16)  # a new card changes few tables
-def _table_of(text: str) -> Table | None:
-    return table_in(lines_of(text))
+def _table_of(text: str, start: int, lines: int) -> Table | None:
+    """The first table of a part that starts there, below so many lines."""
+    for before, *there, like in _latest[:1] if len(text) > _LARGE else ():
+        if there == [start, lines] and (table := spliced_table(before, like, text, start)) is not None:
+            break
+    else:
+        found = table_in(lines_of(text))
+        table = found and found.moved(start, lines)
+    if table is not None and len(text) > _LARGE:
+        _latest[:] = [(text, start, lines, table)]
+    return table
 
 
 def _below_table(text: str, start: int, stop: int) -> list[Card]:
     """The cards after the first table of a part, which would else belong to a card above it."""
     if not may_have_cards(text, start, stop):
         return []
-    table = _table_of(text[start:stop])
-    return cards_in(text, start if table is None else start + table.end, stop)
+    table = _table_of(text[start:stop], start, text.count("\n", 0, start))
+    return cards_in(text, start if table is None else table.end, stop)
 
 
 def _places(text: str, hidden: Spans) -> tuple[list[tuple[str, Line]], list[Line]]:

@@ -7,11 +7,12 @@ Called by `mailbox`.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,7 +25,7 @@ from holdfast.turnfile.mailbox.content import (
     content_of,
     known_field,
 )
-from holdfast.turnfile.mailbox.markdown import Line, Spans, hidden_spans, is_hidden, line_at, moved
+from holdfast.turnfile.mailbox.markdown import Line, Spans, hidden_spans, is_hidden, line_at, moved, same_ends
 
 ID: Final = re.compile(r"MSG-([0-9]{8})-([0-9]{3,9})")
 OPEN: Final = ("unread", "acknowledged", "actioned", "blocked", "deferred")
@@ -39,6 +40,9 @@ _NAMED: Final = re.compile(r"\nMessage ID:([^\n]*)")
 PROGRESS: Final = ("unread", "acknowledged", "blocked", "actioned")
 _ACK: Final = re.compile(r"(.{1,80}?)[ \t]{0,2}[—–|,:-]?[ \t]{0,2}[0-9]{4}-[0-9]{2}-[0-9]{2}\b(.*)", re.DOTALL)
 ALL: Final = ("all", "everyone")
+
+_USUAL_GAP: Final = "\n\n---\n\n"
+_LARGE: Final = 50_000  # characters; what is smaller is parsed whole
 
 
 @functools.lru_cache(maxsize=4096)
@@ -201,19 +205,79 @@ def ids_in(text: str) -> Iterator[str]:
 
 def may_have_cards(text: str, start: int, stop: int) -> bool:
     """Whether a part of a text has a line that looks like the first of a card."""
+    if text.find("###", start, stop) < 0 and text.find("Message ID:", start, stop) < 0:
+        return False
     return any(True for _ in _candidates(text, start, stop))
+
+
+class _Part(NamedTuple):
+    """A part of a file that holds cards, and what is hidden in it."""
+
+    text: str
+    hidden: Spans
+    cards: tuple[Card, ...]
+
+
+_latest: list[_Part] = []  # the large part that was parsed last: the next is mostly that with one card changed
 
 
 @functools.lru_cache(maxsize=8)  # a new row in a table changes no card
 def _cards_of(text: str) -> tuple[Card, ...]:
-    starts = _starts(text, 0, len(text), hidden_spans(text))
-    cards = []
-    number, done = 1, 0
-    for place, (at, id) in enumerate(starts):
-        end = _trimmed(text, at, starts[place + 1][0] if place + 1 < len(starts) else len(text))
+    hidden = hidden_spans(text)
+    cards = next((cards for part in _latest[:1] if (cards := _spliced(part, text, hidden)) is not None), None)
+    if cards is None:
+        cards = tuple(_between(text, 0, len(text), hidden, 1))
+    if len(text) > _LARGE:
+        _latest[:] = [_Part(text, hidden, cards)]
+    return cards
+
+
+def _between(text: str, start: int, stop: int, hidden: Spans, number: int) -> Iterator[Card]:
+    """The cards of a part of a text whose first line has that number."""
+    starts = _starts(text, start, stop, hidden)
+    done = start
+    for place, (at, id) in enumerate(starts, 1):
+        end = starts[place][0] if place < len(starts) else stop
         number, done = number + text.count("\n", done, at), at
-        cards.append(Card(id, at, number, content_of(text[at:end])))
-    return tuple(cards)
+        yield Card(id, at, number, content_of(text[at : _trimmed(text, at, end)]))
+
+
+def _spliced(before: _Part, text: str, hidden: Spans) -> tuple[Card, ...] | None:
+    """The cards of a text of which only a few differ from those of another, found by parsing those few again.
+
+    Parsed are the cards around what differs: no line above or below can become part of a card through it, unless
+    what is hidden changes. None if that may be, or if too much differs.
+    """
+    head, tail = same_ends(before.text, text)
+    old, by = before.cards, len(text) - len(before.text)
+    first = bisect.bisect_right(old, head, key=_start_of) - 2  # its heading is the same, and so is that of the next one
+    last = bisect.bisect_left(old, len(before.text) - tail + 1, key=_start_of) + 1  # and so is the card above it
+    start, number = (old[first].start, old[first].line) if first > 0 else (0, 1)
+    stop = old[last].start if last < len(old) else len(before.text)
+    same = _outside(before.hidden, start, stop, by)
+    if last - first > len(old) // 2 or same is None or same != _outside(hidden, start, stop + by, 0):
+        return None
+    new = [*_between(text, start, stop + by, hidden, number)]
+    if first > 0 and [(one.start, one.id) for one in new[:1]] != [(start, old[first].id)]:
+        return None
+    if last < len(old) and [one.start for one in new[-1:]] != [old[last - 1].start + by]:
+        return None
+    below = old[last:]
+    lines = number + text.count("\n", start, stop + by) - below[0].line if below else 0
+    moved_on = [Card(one.id, one.start + by, one.line + lines, one.content) for one in below]
+    return (*old[: max(first, 0)], *new, *moved_on)
+
+
+def _start_of(card: Card) -> int:
+    return card.start
+
+
+def _outside(hidden: Spans, start: int, stop: int, by: int) -> list[tuple[int, int]] | None:
+    """What is hidden above and below a part, with what is below moved; None if anything crosses its ends."""
+    if any(one < edge < other for one, other in hidden for edge in (start, stop)):
+        return None
+    apart = [span for span in hidden if span[0] < start or span[0] >= stop]
+    return [(one + by, other + by) if one >= stop else (one, other) for one, other in apart]
 
 
 def cards_in(text: str, start: int, stop: int) -> list[Card]:
@@ -227,6 +291,8 @@ def cards_in(text: str, start: int, stop: int) -> list[Card]:
 
 def _trimmed(text: str, start: int, end: int) -> int:
     """Where a card ends that is followed by blank lines and rules."""
+    if text.endswith(_USUAL_GAP, start, end):
+        end -= len(_USUAL_GAP) - 1
     while True:
         begins = text.rfind("\n", start, end - 1) + 1
         if begins <= start:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -43,7 +43,9 @@ _BOLD: Final = re.compile(r"\*\*([^*:]{1,60})(?::\*\*|\*\*:)[ \t]*(.*)")
 _PLAIN: Final = re.compile(r"([A-Z][A-Za-z][A-Za-z -]{0,40}):(?:[ \t]+(.*))?")
 # The usual card: a heading, a blank line, bold fields, and then a blank line or the end.
 _USUAL: Final = re.compile(r"#[^\n]*\n\n((?:\*\*[^*:\n]{1,60}:\*\*[^\n]*\n)+)(?=\n|\Z)")
-_USUAL_FIELD: Final = re.compile(r"\*\*([^*:\n]{1,60}):\*\*[ \t]*([^\n]*)\n")
+_FORMS: Final = 100
+_USUAL_LABEL: Final = re.compile(r"^\*\*([^*:\n]{1,60}):\*\*", re.MULTILINE)
+_BELOW: Final = re.compile(r"\s*(\||\*\*)")
 _BLOCK_NAMES: Final = ("summary", "ack", "reply")
 _BLOCK_LINE: Final = re.compile(r"^\*\*(?:Summary|Ack|Reply)", re.IGNORECASE | re.MULTILINE)
 
@@ -81,11 +83,14 @@ class Payload(msgspec.Struct, frozen=True):
 
 
 class Content:
-    """The text of a card and what it says. Cards with the same text share it."""
+    """The text of a card and what it says. Cards with the same text share it.
+
+    What a card in the usual form says is known at once: every write of a mailbox needs it of every card.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._usual = _usual_head(text)
+        self._below = _usual_below(self, text)
 
     @functools.cached_property
     def lines(self) -> tuple[Line, ...]:
@@ -106,15 +111,13 @@ class Content:
     @functools.cached_property
     def said(self) -> tuple[tuple[str, Dialect, str], ...]:
         """Key, dialect and value of each field."""
-        if self._usual is not None:
-            return tuple([(key_of(label), "bold", value.rstrip()) for label, value in self._usual[0]])
+        if self._below:
+            return tuple([(key, "bold", value) for key, value in self.values.items()])
         return tuple((field.key, field.dialect, field.value) for field in self.fields)
 
     @functools.cached_property
     def values(self) -> dict[str, str]:
         """The value of each field: a bold line wins over a table, the first over others of its dialect."""
-        if self._usual is not None:
-            return {key: value for key, _, value in reversed(self.said)}
         found: dict[str, str] = {}
         for dialect in ("bold", "table", "plain"):
             first = {key: value for key, one, value in reversed(self.said) if one == dialect}
@@ -127,19 +130,23 @@ class Content:
         used = {dialect for _, dialect, _ in self.said}
         return "bold" if "bold" in used or not used else "table" if "table" in used else "plain"
 
-    @functools.cached_property
+    @property
     def blocks(self) -> tuple[Block, ...]:
         """Its named blocks, with lines counted from its start."""
-        if self._usual is not None and not _BLOCK_LINE.search(self.text, self._usual[1]):
-            return ()
+        return () if self.is_plain else self._blocks
+
+    @functools.cached_property
+    def _blocks(self) -> tuple[Block, ...]:
         fields, at = self._head
         return tuple(blocks_in(self.lines, at, any(field.dialect == "plain" for field in fields)))
 
-    @functools.cached_property
+    @property
     def body(self) -> str:
         """Its free text."""
-        if not self.blocks and self._usual is not None:
-            return self.text[self._usual[1] :].strip("\n").rstrip()
+        return self.text[self._below :].strip("\n").rstrip() if self.is_plain else self._body
+
+    @functools.cached_property
+    def _body(self) -> str:
         named = next((block for block in self.blocks if block.key == "body"), None)
         if named is not None:
             return "\n".join(named.entries).strip("\n").rstrip()
@@ -156,13 +163,19 @@ class Content:
     def route(self) -> tuple[str, str]:
         """Its sender, and its receivers as they are written."""
         said = (value for key, _, value in self.said if key == "from" and ARROW.search(value))
-        parts = ARROW.split(next(said, self.values.get("from", "")), maxsplit=1)
-        return parts[0].strip(), (parts[1] if len(parts) > 1 else self.values.get("to", "")).strip()
+        return _route(next(said, self.values.get("from", "")), self.values.get("to", ""))
 
     @functools.cached_property
     def receivers(self) -> tuple[str, ...]:
         """The receivers' names."""
-        return tuple([name.strip() for name in self.route[1].split(",") if name.strip()])
+        return _names(self.route[1])
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has the usual form and no named block."""
+        if not self._below:
+            return False
+        return self.text.find("\n**", self._below - 1) < 0 or not _BLOCK_LINE.search(self.text, self._below)
 
     @property
     def payload(self) -> tuple[Payload, ...]:
@@ -172,7 +185,7 @@ class Content:
 
     def entries(self, key: str) -> tuple[str, ...]:
         """The entries of its blocks of that name."""
-        return tuple(entry for block in self.blocks if block.key == key for entry in block.entries)
+        return tuple([entry for block in self.blocks if block.key == key for entry in block.entries])
 
 
 _CACHED: Final = 20_000
@@ -189,23 +202,77 @@ def content_of(text: str) -> Content:
     return _shared(text) if len(text) < _LARGE else Content(text)
 
 
-def _usual_head(text: str) -> tuple[list[tuple[str, str]], int] | None:
-    """Labels and values of the fields of a card in the usual form, and where its text begins; None for any other.
+def _usual_below(content: Content, text: str) -> int:
+    """Where the text of a card in the usual form begins, of which all that its fields say is set; 0 for any other form.
 
     What `_fields` finds, at a tenth of its cost.
     """
+    layout, found = next(((one, found) for one in _latest[:1] if (found := one.pattern.match(text))), (None, None))
+    if layout is None or found is None:
+        layout = _layout_of(text)
+        found = layout and layout.pattern.match(text)
+    if layout is None or found is None or "\r" in text:
+        return 0
+    _latest[:] = [layout]
+    end = found.end()
+    below = _BELOW.match(text, end)
+    if below and (below[1] == "|" or not _NAMED_BOLD.match(text, below.start(1))):
+        return 0  # perhaps more fields
+    values = dict(zip(layout.keys, map(str.rstrip, found.groups()), strict=True))
+    said = content.__dict__
+    said["values"] = values
+    said["dialect"] = "bold"
+    said["status"] = status_word(values.get("status", ""))
+    said["route"] = route = _route(values.get("from", ""), values.get("to", ""))
+    said["receivers"] = _names(route[1])
+    return end
+
+
+class _Layout(NamedTuple):
+    """The fields that a card has, in their order, and a pattern with a group for each value."""
+
+    keys: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+
+_latest: list[_Layout] = []  # that of the card before, which most cards share
+_layouts: dict[tuple[str, ...], _Layout] = {}  # by the names of the fields
+
+
+def _layout_of(text: str) -> _Layout | None:
+    """The layout of a card in the usual form; None for any other, and if there are too many."""
     usual = _USUAL.match(text)
-    if usual is None or "\r" in text:
+    if usual is None:
         return None
-    below = text[usual.end() :].lstrip().split("\n", 1)[0]
-    if below.startswith("|") or (below.startswith("**") and not _NAMED_BOLD.fullmatch(below)):
-        return None  # perhaps more fields
-    fields = _USUAL_FIELD.findall(usual[1])
-    if any(label.lower().startswith(_BLOCK_NAMES) for label, _ in fields):
-        return None
-    return fields, usual.end()
+    labels = tuple(_USUAL_LABEL.findall(usual[1]))
+    layout = _layouts.get(labels)
+    if layout is None and len(_layouts) < _FORMS and (layout := _layout(labels)) is not None:
+        _layouts[labels] = layout
+    return layout
 
 
+def _layout(labels: tuple[str, ...]) -> _Layout | None:
+    """The layout with these fields; None if one names a block or is repeated."""
+    keys = tuple(key_of(label) for label in labels)
+    if len(set(keys)) < len(keys) or any(label.lower().startswith(_BLOCK_NAMES) for label in labels):
+        return None
+    lines = (rf"\*\*{re.escape(label)}:\*\*[ \t]*([^\n]*)\n" for label in labels)
+    return _Layout(keys, re.compile(rf"#[^\n]*\n\n{''.join(lines)}(?=\n|\Z)"))
+
+
+@functools.lru_cache(maxsize=4096)
+def _route(sender: str, receiver: str) -> tuple[str, str]:
+    """Sender and receivers of the fields From, which may have both, and To."""
+    parts = ARROW.split(sender, maxsplit=1)
+    return parts[0].strip(), (parts[1] if len(parts) > 1 else receiver).strip()
+
+
+@functools.lru_cache(maxsize=4096)
+def _names(receivers: str) -> tuple[str, ...]:
+    return tuple([name.strip() for name in receivers.split(",") if name.strip()])
+
+
+@functools.lru_cache(maxsize=4096)
 def status_word(text: str) -> str:
     """The first word of a text in lower case, or an empty string."""
     return next(iter(re.findall(r"[a-z_-]+", text.lower())), "")

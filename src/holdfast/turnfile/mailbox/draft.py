@@ -52,7 +52,8 @@ def next_id(date: str, text: str, *others: str) -> str:
     """The next id of a date (`2026-06-12`): the highest in use in the mailbox or a card of the others, plus one."""
     day = check_date(date).replace("-", "")
     archived = (id for other in others if f"MSG-{day}-" in other for id in _used_ids(other))
-    taken = numbers_of([*parse(text).ids, *archived]).get(day, ())
+    here = (id for id in parse(text).ids if id.startswith(f"MSG-{day}-"))
+    taken = numbers_of([*here, *archived]).get(day, ())
     return f"MSG-{day}-{next_number(taken):03d}"
 
 
@@ -178,8 +179,7 @@ def _checked(box: Mailbox, draft: Draft, maintainers: Sequence[str]) -> Draft:
 
 def _dialect(box: Mailbox) -> Dialect:
     """The dialect of the newest card; bold if there is no card."""
-    newest: Card | None = max(box.cards, key=lambda card: card.order, default=None)
-    return newest.dialect if newest else "bold"
+    return box.newest.dialect if box.newest else "bold"
 
 
 def _fields(draft: Draft, id: str, dialect: Dialect) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ import bisect
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -130,6 +130,25 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
     return "".join((*parts, text[done:]))
 
 
+def same_ends(one: str, other: str) -> tuple[int, int]:
+    """How many characters two texts have in common at their beginnings, and then at their ends."""
+    most = min(len(one), len(other))
+    head = _same(lambda at, size: one[at : at + size] == other[at : at + size], most)
+    last, end = len(one), len(other)
+    tail = _same(lambda at, size: one[last - at - size : last - at] == other[end - at - size : end - at], most - head)
+    return head, tail
+
+
+def _same(agree: Callable[[int, int], bool], most: int) -> int:
+    """How far two texts agree, at most so far; pieces that fit into a processor's cache are compared faster."""
+    at, size = 0, 1 << 15
+    while size:
+        while at + size <= most and agree(at, size):
+            at += size
+        size >>= 1
+    return at
+
+
 Spans = Sequence[tuple[int, int]]
 """Parts of a text, in order: where each starts, and where the line after it starts."""
 
@@ -174,7 +193,7 @@ def sections_of(lines: Sequence[Line], mark: str) -> Iterator[Sequence[Line]]:
 
 def marks_in(text: str) -> list[Line]:
     """The lines that may open or close a fence or comment. No other line matters for what is hidden."""
-    if not any(mark in text for mark in _OPENING):
+    if not _may_hide(text):
         return []
     starts = {start for mark in (*_OPENING, "-->") for start in _lines_with(text, mark)}
     marks: list[Line] = []
@@ -188,6 +207,11 @@ def marks_in(text: str) -> list[Line]:
 
 
 _OPENING: Final = ("```", "~~~", "<!--")
+
+
+def _may_hide(text: str) -> bool:
+    """Whether a text may have a fence or comment; a text without their first characters is searched fastest."""
+    return any(mark[0] in text and mark in text for mark in _OPENING)
 
 
 def _lines_with(text: str, part: str) -> Iterator[int]:
@@ -255,17 +279,43 @@ def table_in(lines: Sequence[Line]) -> Table | None:
             continue
         if not _RULER.fullmatch(ruler.text.strip()):
             continue
-        rows: list[Row] = []
-        for line in lines[place + 2 :]:
-            if line.hidden or not _is_row(line):
-                break
-            rows.append(Row(line, values_of(line.text)))
-        return Table(tuple(key_of(cell.text) for cell in cells_of(head)), ruler, tuple(rows))
+        rows = tuple(_rows(lines[place + 2 :]))
+        return Table(tuple(key_of(cell.text) for cell in cells_of(head)), ruler, rows)
     return None
+
+
+def _rows(lines: Iterable[Line]) -> Iterator[Row]:
+    """The rows with which some lines begin."""
+    for line in lines:
+        if line.hidden or not _is_row(line):
+            return
+        yield Row(line, values_of(line.text))
 
 
 def _is_row(line: Line) -> bool:
     return line.text.lstrip().startswith("|")
+
+
+def spliced_table(before: str, table: Table, after: str, start: int) -> Table | None:
+    """The table of a part of which only some rows differ from that of another part; None if more may differ.
+
+    Both parts start there in their files.
+    """
+    head, tail = same_ends(before, after)
+    by, rows = len(after) - len(before), table.rows
+    first = bisect.bisect_right(rows, start + head, key=lambda row: row.line.after)
+    last = bisect.bisect_right(rows, start + len(before) - tail, key=lambda row: row.line.start)
+    if table.ruler.after > start + head or last == len(rows) or _may_hide(before) or _may_hide(after):
+        return None
+    above = rows[first - 1].line if first else table.ruler
+    there = (above.after - start, rows[last].line.start + by - start)
+    lines = [moved(line, start, above.number) for line in lines_between(after, *there, ())]
+    new = [*_rows(lines)]
+    if len(new) < len(lines):
+        return None
+    below = above.number + 1 + len(lines) - rows[last].line.number
+    moved_on = [Row(moved(row.line, by, below), row.values) for row in rows[last:]]
+    return Table(table.columns, table.ruler, (*rows[:first], *new, *moved_on))
 
 
 def values_of(text: str) -> tuple[str, ...]:

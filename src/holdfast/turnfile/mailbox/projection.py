@@ -65,7 +65,13 @@ def column(card: Card, name: str) -> str:
 
 def is_as_written(table: Table, row: Row, card: Card) -> bool:
     """Whether a row says of a card what we write."""
-    return row.values == tuple([column(card, name) or "none" for name in table.columns])
+    return row.values == _as_written(card.id, card.content, table.columns)
+
+
+@functools.lru_cache(maxsize=20_000)
+def _as_written(id: str, content: Content, columns: tuple[str, ...]) -> tuple[str, ...]:
+    card = Card(id, 0, 1, content)
+    return tuple([column(card, name) or "none" for name in columns])
 
 
 def _column(content: Content, name: str) -> str:
@@ -228,7 +234,8 @@ _INCIDENTAL: Final = ("generated_at", "source_file", "output_file")
 
 def project(box: Mailbox) -> dict[str, Any]:
     """The contents of the projection, without time and source file."""
-    return {key: msgspec.json.decode(_joined(value)) for key, value in _parts(box).items()}
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(_parts(box)))
+    return found
 
 
 def render(mailbox_text: str, source_file: str, generated_at: str, previous: str | None = None) -> str:
@@ -237,11 +244,8 @@ def render(mailbox_text: str, source_file: str, generated_at: str, previous: str
     old = _members(previous) if previous is not None else None
     if previous is not None and old is not None and _same(old.get("source_file"), source_file) and _agree(old, parts):
         return previous
-    head = {"generated_at": generated_at, "source_file": source_file}
     first = {key: parts.pop(key) for key in ("schema_id", "schema_version", "projection_kind")}
-    whole = {**first, **{key: msgspec.json.encode(value) for key, value in head.items()}, **parts}
-    lines = (f'  "{key}": '.encode() + _joined(value) for key, value in whole.items())
-    return (b"{\n" + b",\n".join(lines) + b"\n}\n").decode()
+    return _indented({**first, "generated_at": generated_at, "source_file": source_file, **parts}).decode() + "\n"
 
 
 def is_stale(mailbox_text: str, projection_text: str) -> bool:
@@ -250,41 +254,21 @@ def is_stale(mailbox_text: str, projection_text: str) -> bool:
     return old is None or not _agree(old, _parts(parse(mailbox_text)))
 
 
-def _parts(box: Mailbox) -> dict[str, bytes | list[bytes]]:
-    """The members of the projection as JSON, indented as they are written; what cards and rows say is kept."""
+def _parts(box: Mailbox) -> dict[str, Any]:
+    """The members of the projection; what cards and rows say is kept, and nobody changes it."""
     tables = {"inbox_snapshot": box.snapshot, "open_queue": box.queue, "closed_summary": box.closed}
-    found: dict[str, bytes | list[bytes]] = {}
-    for key, value in _FIXED.items():
-        found[key] = msgspec.json.encode(value)
-    found["metadata"] = _indented(_metadata(box), 2)
+    found: dict[str, Any] = {**_FIXED, "metadata": _metadata(box)}
     for key in ("inbox_snapshot", "open_queue", "active_messages", "closed_summary"):
-        table = tables.get(key)
+        table, said = tables.get(key), _inbox if key == "inbox_snapshot" else _row
         if key == "active_messages":
-            found[key] = [_message_json(card.id, card.content) for card in box.cards]
+            found[key] = [_message(card.id, card.content) for card in box.cards]
         else:
-            inbox = key == "inbox_snapshot"
-            found[key] = [_row_json(table.columns, row.values, inbox) for row in table.rows] if table else []
+            found[key] = [said(table.columns, row.values) for row in table.rows] if table else []
     return found
 
 
-@functools.lru_cache(maxsize=20_000)
-def _message_json(id: str, content: Content) -> bytes:
-    return _indented(message(Card(id, 0, 1, content)), 4)
-
-
-@functools.lru_cache(maxsize=40_000)
-def _row_json(columns: tuple[str, ...], values: tuple[str, ...], inbox: bool) -> bytes:
-    return _indented((_inbox if inbox else _row)(columns, values), 4)
-
-
-def _indented(value: object, by: int) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).replace(b"\n", b"\n" + b" " * by)
-
-
-def _joined(value: bytes | list[bytes]) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    return b"[\n    " + b",\n    ".join(value) + b"\n  ]" if value else b"[]"
+def _indented(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2)
 
 
 def _members(text: str) -> dict[str, msgspec.Raw] | None:
@@ -295,7 +279,7 @@ def _members(text: str) -> dict[str, msgspec.Raw] | None:
         return None
 
 
-def _agree(old: dict[str, msgspec.Raw], parts: dict[str, bytes | list[bytes]]) -> bool:
+def _agree(old: dict[str, msgspec.Raw], parts: dict[str, Any]) -> bool:
     """Whether a projection says what a mailbox says, however it is formatted."""
     if old.keys() - {*_INCIDENTAL} != parts.keys():
         return False
@@ -305,11 +289,14 @@ def _agree(old: dict[str, msgspec.Raw], parts: dict[str, bytes | list[bytes]]) -
         return False
 
 
-def _agrees(raw: msgspec.Raw, value: bytes | list[bytes]) -> bool:
-    if isinstance(value, bytes):
-        return bytes(raw) == value or _decoded(raw) == _decoded(value)
+def _agrees(raw: msgspec.Raw, value: Any) -> bool:
+    if not isinstance(value, list):
+        return bool(_decoded(raw) == value)
     items = msgspec.json.decode(raw, type=list[msgspec.Raw])
-    return len(items) == len(value) and all(map(_agrees, items, value))
+    return len(items) == len(value) and (
+        bytes(raw) == _indented(value).replace(b"\n", b"\n  ")  # as we write it
+        or all(_decoded(one) == other for one, other in zip(items, value, strict=True))
+    )
 
 
 def _same(raw: msgspec.Raw | None, value: str) -> bool:
@@ -329,21 +316,30 @@ def only_there(mailbox_text: str, projection_text: str) -> int:
 
 def message(card: Card) -> dict[str, Any]:
     """A message as data."""
-    said = card.content.said
-    fields = {key: value for key, dialect, value in said if dialect != "bold" and key != "message_id"}
-    fields |= {key: value for key, dialect, value in said if dialect == "bold"}
-    fields |= {"from": card.sender, "to": card.receiver}
-    return {
+    content = card.content
+    fields = content.values
+    if not content.is_plain:
+        fields = {key: value for key, dialect, value in content.said if dialect != "bold" and key != "message_id"}
+        fields |= {key: value for key, dialect, value in content.said if dialect == "bold"}
+    sender, receiver = content.route
+    said = {
         "id": card.id,
-        "dialect": card.dialect,
-        "status": card.status,
-        "fields": fields,
-        "summary": list(card.entries("summary")),
-        "body": card.body,
-        "ack": list(card.entries("ack")),
-        "reply": list(card.entries("reply")),
-        **({"payload": msgspec.to_builtins(card.payload)} if card.payload else {}),
+        "dialect": content.dialect,
+        "status": content.status,
+        "fields": {**fields, "from": sender, "to": receiver},
+        "summary": [*content.entries("summary")],
+        "body": content.body,
+        "ack": [*content.entries("ack")],
+        "reply": [*content.entries("reply")],
     }
+    if "payload" in fields and content.payload:
+        said["payload"] = msgspec.to_builtins(content.payload)
+    return said
+
+
+@functools.lru_cache(maxsize=20_000)
+def _message(id: str, content: Content) -> dict[str, Any]:
+    return message(Card(id, 0, 1, content))
 
 
 def closed_row(box: Mailbox, id: str) -> dict[str, str] | None:
@@ -361,6 +357,7 @@ def _metadata(box: Mailbox) -> dict[str, str | None]:
     return said
 
 
+@functools.lru_cache(maxsize=1_000)
 def _inbox(columns: tuple[str, ...], values: tuple[str, ...]) -> dict[str, Any]:
     said: dict[str, Any] = dict.fromkeys(columns, "") | _named(columns, values)
     unread = said.get("unread", "")
@@ -369,13 +366,22 @@ def _inbox(columns: tuple[str, ...], values: tuple[str, ...]) -> dict[str, Any]:
     return said
 
 
+@functools.lru_cache(maxsize=40_000)
 def _row(columns: tuple[str, ...], values: tuple[str, ...]) -> dict[str, str]:
-    return dict.fromkeys((*_ROW, *columns), "") | _named(columns, values)
+    return _empty_row(columns) | _named(columns, values)
+
+
+@functools.lru_cache(maxsize=64)
+def _empty_row(columns: tuple[str, ...]) -> dict[str, str]:
+    return dict.fromkeys((*_ROW, *columns), "")
 
 
 def _named(columns: tuple[str, ...], values: tuple[str, ...]) -> dict[str, str]:
     """The values by their columns; of two columns with one name the first counts."""
-    return dict(reversed([*zip(columns, values, strict=False)]))
+    named = dict(zip(columns, values, strict=False))
+    if len(named) < min(len(columns), len(values)):
+        named = dict(reversed([*zip(columns, values, strict=False)]))
+    return named
 
 
 def _decode(text: str) -> dict[str, Any] | None:
