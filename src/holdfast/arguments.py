@@ -7,6 +7,7 @@ tells plainly (a flag, a number, a list) is not repeated here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
@@ -165,3 +166,11 @@ def kind_of(annotation: str, meaning: Meaning) -> Kind:
     if "str" in annotation or annotation[:1].isupper():
         return "text"
     return "number" if "float" in annotation else "int"
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """The question whether a name that is not known stands for one that is like it; empty if none is."""
+    from difflib import get_close_matches  # only who made a mistake needs it
+
+    near = get_close_matches(str(name)[:80], known, n=1)
+    return f"did you mean {near[0]}?" if near else ""

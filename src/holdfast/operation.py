@@ -188,9 +188,11 @@ class Operation(Generic[P, R]):
         try:
             self.accepted.bind(*args, **kwargs)
         except TypeError as error:
-            from holdfast.arguments import ELSEWHERE  # errors are rare
+            from holdfast.arguments import ELSEWHERE, meant  # errors are rare
 
-            more = "".join(f"; {how}" for name, how in ELSEWHERE.get(self.name, {}).items() if name in kwargs)
+            elsewhere, names = ELSEWHERE.get(self.name, {}), self.accepted.parameters
+            strange = (name for name in kwargs if name not in names)
+            more = "".join(f"; {how}" for name in strange if (how := elsewhere.get(name) or meant(name, names)))
             raise TypeError(f"{self.name}(): {error}; it takes {self.accepted}{more}") from None
 
     def signature(self, awaited: bool = False) -> Signature:

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast import errors
-from holdfast.arguments import ELSEWHERE
+from holdfast.arguments import ELSEWHERE, meant
 from holdfast.kernel import values
 from holdfast.kernel.values import Node, Value, bad_scalar, path_of, short, too_deep
 from holdfast.operation import Operation, operation
@@ -384,10 +384,7 @@ def _fitted(plan: Plan, name: str, value: Any, strict: bool) -> Any:
 
 def _meant(plan: Plan, name: str) -> str:
     """What to do about an argument that an operation does not have."""
-    from difflib import get_close_matches  # only who made a mistake needs it
-
-    near = get_close_matches(name[:80], plan.hints, n=1)
-    return f"{f'did you mean {near[0]}? ' if near else ''}the arguments are {', '.join(plan.hints)}"
+    return f"{meant(name, plan.hints)} the arguments are {', '.join(plan.hints)}".lstrip()
 
 
 def _set_fields(given: msgspec.Struct) -> dict[str, Any]:

@@ -115,12 +115,16 @@ class Channel(Grown):
         self.channel = self.ws.stashes.create("news", "channel", {"keep": self.size}).id
         for at in range(0, self.size, 1000):
             self.ws.transact(partial(self._publish, count=min(1000, self.size - at)))
-        self.ws.channels.subscribe(self.channel, after=self.size // 2)
+        self.end = 0
         return "SELECT record FROM channels"
 
     def operations(self) -> Iterator[tuple[str, Callable[[], object]]]:
         channels, id = self.ws.channels, self.channel
-        yield "list", often(lambda: channels.list(id, limit=10, after=self.chance.randrange(self.size)))
+        channels.unsubscribe(id)
+        self.end = channels.subscribe(id).cursor
+        channels.unsubscribe(id)
+        channels.subscribe(id, after=self.end - self.size // 2)
+        yield "list", often(lambda: channels.list(id, limit=10, after=self.end - self.chance.randrange(self.size)))
         yield "read", often(lambda: channels.read(id, limit=10))
         yield "subscribers", often(lambda: channels.subscribers(id))
         yield "publish", lambda: self.ws.transact(self._publish)
@@ -132,8 +136,8 @@ class Channel(Grown):
 
     def _ack(self, tx: Transaction) -> None:
         for _ in range(BATCH):
-            tx.channels.subscribe(self.channel, "late", after=self.size // 2)
-            tx.channels.ack(self.channel, self.size // 2 + 1, "late")
+            tx.channels.subscribe(self.channel, "late", after=self.end - 1)
+            tx.channels.ack(self.channel, self.end, "late")
             tx.channels.unsubscribe(self.channel, "late")
 
 

@@ -35,7 +35,7 @@ EXPECTED = {
     "routing": 2,
     "mail": 10,
     "stashes": 1,
-    "queues": 4,
+    "queues": 9,
     "load": 7,
     "streams": 4,
     "fleet": 5,

@@ -460,3 +460,15 @@ def test_arguments_that_a_call_does_not_take_are_a_type_error_about_the_call(wor
             WRONG_CALLS[message](tx)
         assert str(refused.value).startswith(message)
     assert ws.revision == before
+
+
+@pytest.mark.kinds("drawn")
+def test_a_misspelled_filter_is_refused_with_the_nearest_name(world: World) -> None:
+    ws = world.open("me")
+    with pytest.raises(TypeError, match=r"'statu'; it takes \(.*\); did you mean status\?$"):
+        ws.tasks.list(statu="open")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"'afer'; it takes \(.*\); did you mean after\?$"):
+        ws.channels.list("news", afer=3)  # type: ignore[call-arg]
+    with pytest.raises(errors.Invalid, match="does not take prioritty") as refused:
+        ws.txn([], [Op("tasks.create", {"title": "x", "prioritty": 1})])
+    assert refused.value.hint == "did you mean priority?"

@@ -525,3 +525,11 @@ async def test_the_instructions_are_short_and_say_how_to_work(ws: holdfast.Works
         assert len(told) < 800
         for word in ("task_claim", "task_finish", "paths", "mail_inbox", "FENCED", "untrusted"):
             assert word in told
+
+
+@played
+async def test_a_misspelled_argument_is_refused_with_the_nearest_name(ws: holdfast.Workspace) -> None:
+    async with inside(ws) as agent:
+        refusal = await agent.refusal("task_list", statuss="open")
+        assert "statuss" in refusal.content["message"]
+        assert refusal.content["hint"].startswith("did you mean status? its arguments are ")

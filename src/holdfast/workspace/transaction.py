@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 import msgspec
 
 from holdfast import errors
-from holdfast.arguments import Meaning
+from holdfast.arguments import Meaning, meant
 from holdfast.domains.events import follow
 from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.tx import Tx
@@ -175,7 +175,8 @@ def _check_arguments(operation: Operation[..., Any], args: dict[str, Any]) -> No
         lacking = [each.name for each in names.values() if each.default is each.empty and each.name not in args]
         unknown = [str(name) for name in args if name not in names]
         problem = f"needs {' and '.join(lacking)}" if lacking else f"does not take {' and '.join(unknown)}"
-        raise errors.Invalid(f"{operation.name} {problem}; its args are {', '.join(names)}") from error
+        hint = " ".join(question for name in unknown if (question := meant(name, names))) or None
+        raise errors.Invalid(f"{operation.name} {problem}; its args are {', '.join(names)}", hint=hint) from error
 
 
 _BY_ONE_NAME: Final = tuple(kind for kind in sorted(PROBES) if not kind.startswith(("cell", "link")))

@@ -27,6 +27,7 @@ from urllib.parse import unquote
 import msgspec
 
 from holdfast import errors
+from holdfast.arguments import meant
 from holdfast.hints import TOOLS, for_tools, in_json
 
 if TYPE_CHECKING:
@@ -178,7 +179,8 @@ def read_arguments(kind: type[msgspec.Struct], given: dict[str, Any], properties
     try:
         return msgspec.convert(listed(given, properties), kind, strict=False)
     except msgspec.ValidationError as error:
-        hint = _legal(str(error), properties) or _known(properties)
+        strange = [name for name in given if name not in properties]
+        hint = _legal(str(error), properties) or _known(properties, *strange)
         message = in_json(str(error), TOOLS)
         if message.startswith("it "):  # the arguments as a whole
             message = f"{kind.__name__}{message[2:]}".replace(" has the unknown field ", " has no argument ")
@@ -219,8 +221,10 @@ def _as_list(text: str) -> list[Any]:
     return [text]
 
 
-def _known(properties: dict[str, Any]) -> str:
-    """The arguments of a tool, with their types."""
+def _known(properties: dict[str, Any], *strange: str) -> str:
+    """The arguments of a tool, with their types; first what a strange one may stand for."""
+    if question := next((question for name in strange if (question := meant(name, properties))), ""):
+        return f"{question} {_known(properties)}"
     known = [f"{name} ({_type(schema)})" if _type(schema) else name for name, schema in properties.items()]
     match known:
         case []:
@@ -269,7 +273,7 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
         """Raise Invalid for arguments that it does not have, or without those that it needs."""
         known = {name: {"type": "string"} for name in self.arguments}
         if strange := [name for name in given if name not in known]:
-            raise errors.Invalid(f"{self.name} has no argument {strange[0][:80]!r}", hint=_known(known))
+            raise errors.Invalid(f"{self.name} has no argument {strange[0][:80]!r}", hint=_known(known, *strange))
         if lacking := [name for name, (_, needed) in self.arguments.items() if needed and not given.get(name)]:
             raise errors.Invalid(f"{self.name} needs {lacking[0]!r}", hint=_known(known))
 
