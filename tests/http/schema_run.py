@@ -205,6 +205,12 @@ class World:
             ws.cells.set("run", "time", 1)
         return {}
 
+    def written(self) -> dict[str, Any]:
+        """A transaction to take back."""
+        run = self.new("run")
+        self.ws.cells.set(run, "cell", 1)
+        return {"revision": self.ws.cells.get(run, "cell").revision, "last": False, "others": True}
+
     def txn(self) -> dict[str, Any]:
         """A transaction as data."""
         key = {"run": self.new("run"), "cell": "cell"}
@@ -220,6 +226,7 @@ GUIDES: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
     "events": World.log,
     "watch": World.log,
     "txn": World.txn,
+    "undo": World.written,
     "clock": World.ahead,
     "agents": lambda w: {"name": w.ws.agents.register(w.new("agent")).name},
     "tasks": World.task,
