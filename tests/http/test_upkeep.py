@@ -152,6 +152,19 @@ def test_three_backups_of_a_stop_are_kept_and_one_that_takes_too_long_is_given_u
     assert "it was not done after" in caplog.text
 
 
+def test_a_stop_without_time_for_all_backups_says_once_how_many_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(operations, "STOP_COPY", -1.0)
+    for folder in spaces(tmp_path / "store", "a", "b", "c"):
+        folder.mkdir(parents=True, exist_ok=True)
+    with serving(tmp_path / "store", stop_folder=lambda folder: tmp_path / "backups"):
+        pass
+    told = [record.getMessage() for record in caplog.records if "at the stop" in record.getMessage()]
+    assert len(told) == 2, told
+    assert told[1].startswith("3 of 4 workspaces were not backed up at the stop")
+
+
 def test_backups_are_made_while_it_runs_and_counted(tmp_path: Path) -> None:
     target = tmp_path / "backups"
     with process(tmp_path / "store", "--backup-dir", str(target), "--backup-every", "1") as server:

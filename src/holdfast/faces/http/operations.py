@@ -131,13 +131,19 @@ class Upkeep:
         if self._settings.backup_folder is not None:
             await self.back_up()
         elif self._settings.stop_folder is not None:
-            until = _now() + round(STOP_COPY * 1e6)
-            for space in self._spaces.open():
-                target = self._settings.stop_folder(self._spaces.folder_of(space.name))
-                await self._attempt(
-                    "the backup at the stop, which --backup-dir waits for,",
-                    asyncio.to_thread(_back_up_soon, space.workspace, target, until),
-                )
+            await self._back_up_soon(self._settings.stop_folder)
+
+    async def _back_up_soon(self, folder_of: Callable[[Path], Path]) -> None:
+        """Back up as many workspaces as a stop has time for."""
+        until, spaces = _now() + round(STOP_COPY * 1e6), list(self._spaces.open())
+        for number, space in enumerate(spaces):
+            if number and _now() > until:
+                left = f"{len(spaces) - number} of {len(spaces)} workspaces were not backed up at the stop"
+                _log.warning("%s, which has %s seconds for that; --backup-dir waits for all of them", left, STOP_COPY)
+                return
+            target = folder_of(self._spaces.folder_of(space.name))
+            work = asyncio.to_thread(_back_up_soon, space.workspace, target, until)
+            await self._attempt("the backup at the stop, which --backup-dir waits for,", work)
 
     async def back_up(self) -> None:
         """Back up every workspace, and delete the oldest backups."""
