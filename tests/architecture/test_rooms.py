@@ -41,6 +41,7 @@ EXCEPTIONS = {
     ("holdfast.domains.cycles", "holdfast.interchange"): "import loads it when it is called",
     ("holdfast.faces.cli.commands.cycle", "holdfast.interchange"): "buckets and folders belong to no workspace",
     ("holdfast.faces.cli.commands.transfer", "holdfast.interchange"): "a file is imported in slices, by several calls",
+    ("holdfast.faces.cli.commands.share", "holdfast.interchange"): "a file is read in slices, by several calls",
     ("holdfast.faces.cli.commands.stash", "holdfast.interchange"): "a folder is imported in slices, by several calls",
     ("holdfast.faces.cli.commands", "holdfast.domains"): "commands made by hand name operations: `Tasks.claim_next`",
     ("holdfast.faces.cli.commands.server", "holdfast.faces"): "serve and token start other faces",

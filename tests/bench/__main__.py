@@ -32,6 +32,7 @@ from tests.bench import (
     replicas,
     routing,
     scale,
+    sharing,
     stashes,
     streams,
     task_growth,
@@ -64,6 +65,7 @@ SUBJECTS = {
     "ui": ui.run,
     "scale": scale.run,
     "turns": turns.run,
+    "share": sharing.run,
 }
 
 

@@ -41,6 +41,7 @@ EXPECTED = {
     "fleet": 5,
     "scale": 9,
     "turns": 18,
+    "share": 4,
 }
 
 

@@ -82,6 +82,7 @@ STEPS = (
         (*PYTEST, "--timeout", "900", "-s", "tests/cli/test_storm.py"),
         {"CLI_STORM_TASKS": "1000", "CLI_STORM_LOOPS": "16"},
     ),
+    Step("clones that share tasks", (*PYTEST, "-s", "tests/e2e/test_share_git.py"), ALL),
     Step("20 sessions at once", (*PYTEST, "--timeout", "1800", "-s", "tests/cli/test_sessions.py"), ALL),
     Step("1,000 turns", (*PYTEST, "-s", "tests/turnfile/test_contention.py"), {"TURN_TRANSACTIONS": "1000"}),
     Step("200,000 mangled turn files", (*PYTEST, "-s", "tests/turnfile/test_turn_fuzz.py"), {"TURN_FUZZ": "200000"}),

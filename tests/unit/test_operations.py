@@ -204,6 +204,8 @@ BOUNDS = {
     "Resumption": "a document",
     "Reverted": "as its transaction, or nothing beyond 4 MiB",
     "RouteReport": "a rules file has at most 1 MiB",
+    "SharedReport": GIVEN,
+    "Sharing": "1,000 of each",
     "Stash": VALUE,
     "Tally": "10,000 buckets",
     "Task": "tags are given at once",

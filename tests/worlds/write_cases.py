@@ -110,6 +110,8 @@ TASKS: dict[str, Case] = {
     "tasks.sweep_retention": Case(lambda ws, _: ws.tasks.sweep_retention(), _task),
     "tasks.bulk": Case(lambda ws, task: ws.tasks.bulk("cancel", [task.id]), _task),
     "tasks.import_": Case(lambda ws, _: ws.tasks.import_([])),
+    "tasks.set_sharing": Case(lambda ws, _: ws.tasks.set_sharing(True)),
+    "tasks.merge_shared": Case(lambda ws, _: ws.tasks.merge_shared(), _task),
     "tasks.set_template": Case(lambda ws, _: ws.tasks.set_template("new", {"title": "new"})),
     "tasks.delete_template": Case(lambda ws, _: ws.tasks.delete_template("release"), _template),
     "tasks.from_template": Case(lambda ws, _: ws.tasks.from_template("release"), _template),

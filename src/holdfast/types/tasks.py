@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.types import ImportProblem
 from holdfast.types.agents import Message, PathLock
 
 TaskType = Literal["task", "feature", "bug", "epic", "chore"]
@@ -289,3 +290,37 @@ class Loaded(msgspec.Struct, frozen=True):
     def failed(self) -> bool:
         """Whether the file has an error."""
         return any(problem.failed for problem in self.problems)
+
+
+class Sharing(msgspec.Struct, frozen=True):
+    """How tasks travel with a repository. `on` is None until somebody decided: files are read, and none is written.
+
+    `notes` and `authors`: these travel too. `renamed` maps an id to the tasks that had it and are younger than the one
+    that keeps it. `left_out` maps a record to its fields that are not what its line says, such as a parent that would
+    close a circle.
+    """
+
+    on: bool | None
+    notes: bool
+    authors: bool
+    site: str | None
+    revision: int
+    renamed: dict[str, list[str]] = {}
+    left_out: dict[str, list[str]] = {}
+
+
+class SharedReport(msgspec.Struct):
+    """What lines of a shared file changed here: ids of tasks, and names of templates.
+
+    `ended` are tasks whose claim ended, because they were finished elsewhere. `renamed` maps ids to longer ones.
+    `problems` are damaged lines that were skipped; `warnings` say what is left out, and why.
+    """
+
+    created: list[str] = []
+    updated: list[str] = []
+    deleted: list[str] = []
+    ended: list[str] = []
+    templates: list[str] = []
+    renamed: dict[str, str] = {}
+    warnings: list[str] = []
+    problems: list[ImportProblem] = []

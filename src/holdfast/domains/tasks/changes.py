@@ -23,6 +23,7 @@ from holdfast.kernel.events import redact
 from holdfast.kernel.tx import Snapshot, Tx, unindex_text
 from holdfast.kernel.validate import check_flag
 from holdfast.operation import Do, Steps
+from holdfast.route import LOADING
 from holdfast.types.tasks import BulkItem, BulkResult, Retired, Task, TaskType
 
 
@@ -214,6 +215,10 @@ def erase(tx: Tx, task: rows.Stored) -> None:
     unindex_text(tx.run, "task_texts", task.seq)
     index_tags(tx, task, None)
     leases.drop(tx, rows.deferral(task), rows.DEFER)
+    with LOADING:
+        from holdfast.interchange import share_state
+
+    share_state.forget(tx, task.seq)
     for table in ("task_texts", "task_imports", "tasks"):
         tx.run(f"DELETE FROM {table} WHERE seq = ?", (task.seq,))
     if task.parent is not None:

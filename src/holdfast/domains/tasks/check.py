@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.domains.tasks.tags import READY
 from holdfast.kernel.tx import Row, Snapshot
+from holdfast.route import LOADING
 
 PAGE = 1000
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
@@ -87,6 +88,9 @@ def check(snapshot: Snapshot) -> Iterator[str]:
     yield from _tags(snapshot)
     yield from _circles(snapshot)
     yield from _log(snapshot)
+    with LOADING:
+        from holdfast.interchange import share_state
+    yield from share_state.check(snapshot)
 
 
 def _tags(snapshot: Snapshot) -> Iterator[str]:

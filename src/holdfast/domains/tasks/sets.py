@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from holdfast.kernel.tx import Snapshot
+from holdfast import errors
+from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.kernel.validate import check_flag, check_limit
 from holdfast.operation import Domain, M, Steps, procedure, read, write
 from holdfast.route import LOADING, Late, example
 from holdfast.types import ImportPart, ImportReport, Page
-from holdfast.types.tasks import ExportFormat, ImportFormat, Side, TemplateNode
+from holdfast.types.tasks import ExportFormat, ImportFormat, SharedReport, Sharing, Side, TemplateNode
 
 if TYPE_CHECKING:
     from holdfast.domains.tasks import changes as _changes
@@ -68,6 +70,57 @@ def import_(
     return slices.steps(partial(import_in, format=format, prefer=prefer), lines, dry_run, skip_bad, part, atomic)
 
 
+def sharing(snapshot: Snapshot, id: str | None = None) -> Sharing:
+    """Return how tasks travel with a repository, and what of them is not as the shared lines say.
+
+    `id` asks only about the younger tasks that once had this id.
+    """
+    with LOADING:
+        from holdfast.interchange import share_state
+
+    return share_state.sharing(snapshot, id)
+
+
+def set_sharing(tx: Tx, on: bool, notes: bool | None = None, authors: bool | None = None) -> Sharing:
+    """Let tasks travel with a repository, or no more. What was written once, git keeps.
+
+    Tasks, links, bodies, references and templates become public; with `notes` also notes and results, with `authors`
+    the names of authors and assignees; None leaves these as they are. Claims, tokens, cells and mail never do.
+    """
+    check_flag(on=on)
+    for name, flag in (("notes", notes), ("authors", authors)):
+        if flag is not None:
+            check_flag(**{name: flag})
+    with LOADING:
+        from holdfast.interchange import share_state
+
+    return share_state.set_sharing(tx, on, notes, authors)
+
+
+def shared_lines(snapshot: Snapshot, after: str = "", limit: int = MAX_EXPORT) -> Page[str]:
+    """Return a page of the lines of holdfast.jsonl as of the last `merge_shared`; `after` is the cursor of a page."""
+    check_limit(limit, MAX_EXPORT, "after")
+    if not isinstance(after, str):
+        raise errors.InvalidFilter(f"after must be the cursor of a page, not {after!r}")
+    with LOADING:
+        from holdfast.interchange import share_state
+
+    return share_state.shared_lines(snapshot, after, limit)
+
+
+def merge_shared(tx: Tx, lines: Sequence[str] = (), skip_bad: bool = False) -> SharedReport:
+    """Join lines of holdfast.jsonl with what is here: the newer value of each field wins, whatever the order.
+
+    Lines that were read before change nothing; without any, what changed here is made ready for `shared_lines`. A task
+    that was finished elsewhere is taken from its holder, who is fenced. A damaged line refuses all (Invalid, with
+    `problems`); `skip_bad` leaves it out.
+    """
+    with LOADING:
+        from holdfast.interchange import share_merge
+
+    return share_merge.merge_shared(tx, lines, skip_bad)
+
+
 # What examples need.
 _TEMPLATE: Final = (
     """holdfast template set release '{"title": "Release {version}", "children": [{"title": "Tag {version}"}]}'"""
@@ -92,6 +145,18 @@ class TaskSets(Domain[M]):
 
     export = read(export, http="GET /api/tasks/export", heavy=True, listing=True, cli="export")
     import_ = procedure(import_, http="POST /api/tasks/import", heavy=True, reloads_rules=True, cli="import")
+    sharing = read(sharing, http="GET /api/sharing", cli="share status")
+    set_sharing = write(set_sharing, http="PUT /api/sharing", role="admin", cli="share on")
+    shared_lines = read(
+        shared_lines,
+        http="GET /api/sharing/lines",
+        heavy=True,
+        listing=True,
+        cli="share lines",
+        help="Print the lines of the shared file as they were last joined.",
+        examples=("holdfast share lines --limit 10",),
+    )
+    merge_shared = write(merge_shared, http="POST /api/sharing/lines", heavy=True, reloads_rules=True, cli="share")
     bulk = write(
         _changes.bulk,
         http="POST /api/tasks/bulk",

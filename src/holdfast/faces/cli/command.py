@@ -69,6 +69,7 @@ _MODULES: Final = {
     "page": ("session list", "session revoke", "ui"),
     "nodes": ("detach", "replicate"),
     "run": ("next", "run"),
+    "share": ("purge", "share", "share off", "share on", "share status"),
     "server": ("login", "serve", "token create", "token list", "token revoke"),
     "show": ("dep remove", "log", "show", "tag remove", "template delete", "tree", "undelete"),
     "stash": ("stash export", "stash import"),
@@ -112,6 +113,7 @@ _GROUPS: Final = {
     "ref": ("branches, commits, pull requests and addresses of a task", "tasks"),
     "route": ("which rules a task falls under", "routes"),
     "session": ("browsers that are signed in to a server", None),
+    "share": ("tasks that travel with a git repository", "tasks"),
     "stash": ("state that tasks share, typed and versioned", "stashes"),
     "tag": ("the tags of a task", "tasks"),
     "template": ("trees of tasks to make again", "tasks"),
@@ -127,7 +129,7 @@ _LONGEST: Final = 3  # words of a command
 def find(words: Sequence[str]) -> tuple[Command, int]:
     """The command that the first words name, and how many they are; Usage if there is none."""
     first = words[0]
-    if first in HAND_MADE:
+    if first in HAND_MADE and (first not in _GROUPS or words[1:2] == [] or words[1].startswith("-")):
         return hand_made(first), 1
     if first in _GROUPS:
         return _find_in_group(first, words)

@@ -190,6 +190,40 @@ def _line(path: str) -> str | None:
         return None
 
 
+# --- tasks that travel with the repository ----------------------------------------------------------------------------
+
+SHARED: Final = "holdfast.jsonl"
+
+
+def unread_share(folder: str | None, start: str) -> str | None:
+    """Return the shared file of the worktree that contains `start`, if it is not as it was when it was read last.
+
+    Only for the repository's own workspace: another one was named on purpose, and has other tasks.
+    """
+    root = git_root(start)
+    if root is None or folder is None or os.path.realpath(folder) != os.path.realpath(home(root)):
+        return None
+    path = os.path.join(root, SHARED)
+    state = share_state(path)
+    return None if state is None or _line(share_mark(folder, path)) == state else path
+
+
+def share_state(path: str) -> str | None:
+    """Return what changes with a file, None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return f"{found.st_ino} {found.st_size} {found.st_mtime_ns}"
+
+
+def share_mark(folder: str, path: str) -> str:
+    """Return where it is noted which state of a shared file was read last: in the workspace, for each worktree."""
+    from hashlib import sha256
+
+    return os.path.join(folder, f"shared-{sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:12]}")
+
+
 # --- outside the tree ------------------------------------------------------------------------------------------------
 
 

@@ -64,6 +64,7 @@ _DIRECT: Final = {
         "doctor",
         "edit",
         "export",
+        "share",
         "help",
         "import",
         "init",
@@ -73,6 +74,7 @@ _DIRECT: Final = {
     ),
     *("prime", "replicate", "restore", "run", "schema", "serve", "setup", "token", "turn", "upgrade", "watch", "where"),
 }
+_READERS: Final = {"next", "prime"}  # they read the tasks that came with the repository, if there are new ones
 _ASKS: Final = {"add", "create", "new", "q"}  # they may have a question for the person at the terminal
 _HEAD: Final = (
     f"POST /{PATH} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nexpect: 100-continue\r\n"
@@ -159,8 +161,10 @@ def through_server(words: list[str]) -> tuple[int | None, str | None]:
         )
     except Exception:  # the command itself meets it again, and reports it
         return None, None
-    connection = None if place is None or place.folder is None else connect(place.folder)
-    if place is None or connection is None:
+    if place is None or (_command(words) in _READERS and location.unread_share(place.folder, folder) is not None):
+        return None, None
+    connection = None if place.folder is None else connect(place.folder)
+    if connection is None:
         return None, None
     given = _take_input() if "--hook" in own else b""
     key = os.urandom(16).hex()

@@ -1,4 +1,5 @@
--- Tasks with their texts, tags and links; documents (configuration, routing rules); templates; what was imported.
+-- Tasks with their texts, tags and links; documents (configuration, routing rules); templates; what was imported, and
+-- what is shared.
 --
 -- What readiness depends on is kept on the task and changed in the same transaction: `waits` counts its unfinished
 -- dependencies, and 1 more while a lease defers it; `busy` counts the children it waits for: by `parents` of meta, all that are
@@ -130,4 +131,21 @@ CREATE TABLE task_imports (                     -- what a file said of a task wh
     source  TEXT    NOT NULL,                   -- the format
     digest  BLOB    NOT NULL,                   -- of the record
     version INTEGER NOT NULL                    -- of the task afterwards
+);
+
+CREATE TABLE sharing (                          -- how the tasks of this workspace travel with a repository
+    id       INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    site     TEXT    NOT NULL,                  -- a random name, in the stamps of what was written here
+    state    TEXT    NOT NULL,                  -- 'on', 'off', or '': files are read, and none is written
+    notes    INTEGER NOT NULL,                  -- 1: notes and results travel too
+    authors  INTEGER NOT NULL,                  -- 1: the names of authors and assignees do
+    revision INTEGER NOT NULL                   -- of the last change of a setting, or of the last file that was read
+);
+
+CREATE TABLE shared (                           -- the line of each task and template in holdfast.jsonl
+    key     TEXT    NOT NULL PRIMARY KEY,       -- id~uid of a task, ~name of a template
+    seq     INTEGER UNIQUE,                     -- of the task; null: purged, or it cannot be one here
+    version INTEGER NOT NULL,                   -- of the task or template when the line was compared with it
+    line    TEXT    NOT NULL,
+    odd     TEXT                                -- JSON: fields that are not what the line says, as they are here
 );

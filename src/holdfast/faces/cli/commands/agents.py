@@ -18,6 +18,7 @@ from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands import reminders
+from holdfast.faces.cli.commands.run import read_share
 from holdfast.faces.cli.output import printable, short
 
 _MOST: Final = 20
@@ -127,6 +128,7 @@ def prime(session: Session, given: dict[str, Any]) -> int:
                 reminders.release(session, actor)
             return hook.answer("end", "")
 
+    read_share(session)
     with session.open() as workspace:
         facts = gather(workspace, actor)
     text = render(facts, given.get("budget", 2048), introduce=hook is not None)
@@ -286,7 +288,8 @@ def _field(text: str) -> str:
     Argument(
         "plugin", of="DIR", help="write it as a plugin of Claude Code or an extension of Gemini, into this folder"
     ),
-    more="Clients: claude, codex, cursor, gemini; git adds a pre-commit hook that respects path locks.",
+    more="Clients: claude, codex, cursor, gemini; git adds a pre-commit hook that respects path locks, and\n"
+    "writes holdfast.jsonl where tasks are shared.",
 )
 def setup(session: Session, given: dict[str, Any]) -> int:
     """Make an agent client use Holdfast in this project.

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.tasks import Tasks
+from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import NOTHING, Session, call, tell
 from holdfast.faces.cli.command import Command, command
@@ -24,6 +25,7 @@ _WAIT: Final = Argument("wait", "seconds", help="wait so long for one to become 
 def claim_next(session: Session, given: dict[str, Any]) -> int:
     """Claim the best task that is ready; NOTHING if there is none, also after waiting."""
     wait = given.pop("wait", None)
+    read_share(session, make=True)
     with session.open() as workspace:
         task = call(session, workspace, Tasks.claim_next, given)
         if task is None and wait is not None:
@@ -37,6 +39,16 @@ def claim_next(session: Session, given: dict[str, Any]) -> int:
     session.out.result(Tasks.claim_next, task)
     session.wrote()
     return 0
+
+
+def read_share(session: Session, *, make: bool = False) -> None:
+    """Read the tasks that came with the repository, if there are new ones."""
+    place = session.find_place()
+    folder = location.home(session.folder) if place is None else place.folder
+    if (place is not None or make) and location.unread_share(folder, session.folder) is not None:
+        from holdfast.faces.cli.commands.share import read_file  # most calls have nothing to read
+
+        read_file(session)
 
 
 def _why(workspace: Any, filters: set[str]) -> str:

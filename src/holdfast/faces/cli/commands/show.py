@@ -55,6 +55,7 @@ class Shown(Task, frozen=True, kw_only=True):
     notes: tuple[TaskNote, ...] = ()
     messages: tuple[Message, ...] = ()
     more: dict[str, int] = msgspec.field(default_factory=dict)
+    renamed: tuple[str, ...] = ()  # younger tasks that had this id
 
 
 def show(session: Session, given: dict[str, Any]) -> int:
@@ -79,6 +80,7 @@ def _lines(session: Session, task: Shown) -> Iterator[str]:
     yield from (fitted(line, None) for line in lines[:end])
     facts = [("not ready", readable(reason.text)) for reason in task.reasons]
     facts += [("because", task.because)] if task.because else []
+    facts += [("renamed", f"{', '.join(task.renamed)} had this id too, and is younger")] if task.renamed else []
     yield from (f"  {name:<11}{printable(what)}" for name, what in facts)
     yield from lines[end:]
     lists = (
@@ -105,6 +107,7 @@ def _around(workspace: Any, task: Any) -> dict[str, Any]:
     if task.deleted_at is not None:
         return {"reasons": workspace.tasks.explain(task.id).reasons}
     known = workspace.tasks.resume(task.id, _NOTES)
+    renamed = workspace.tasks.sharing(task.id).renamed
     children = workspace.tasks.list(parent_id=task.id, limit=_NEAR) if task.children else []
     links, left = _links(workspace, task)
     notes, messages = known.notes[-_NEAR:], known.messages[-_NEAR:]
@@ -123,6 +126,7 @@ def _around(workspace: Any, task: Any) -> dict[str, Any]:
         "locks": known.locks,
         "notes": notes,
         "messages": messages,
+        "renamed": tuple(renamed.get(task.id, ())),
         "more": {name: count for name, count in more.items() if count > 0},
     }
 

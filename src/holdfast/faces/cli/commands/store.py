@@ -389,6 +389,10 @@ def init(session: Session, given: dict[str, Any]) -> int:
         raise Usage("--create goes with --log", hint="holdfast init makes a workspace of this machine without it")
     else:
         open_workspace(folder, actor=session.actor).close()
+    if location.unread_share(folder, session.folder) is not None:
+        from holdfast.faces.cli.commands.share import read_file
+
+        read_file(session)
     lines = [text]
     at = session.out.place
     root = None if named else location.git_root(session.folder)

@@ -28,7 +28,17 @@ from typing import Any, Final, Protocol
 from holdfast.errors import Invalid
 from holdfast.faces.cli.setup.entries import Entries, McpServer
 from holdfast.faces.cli.setup.files import Block, Step, look, write
-from holdfast.faces.cli.setup.line import DEFAULT, Choice, chosen, line, remember, remove_program, server, write_program
+from holdfast.faces.cli.setup.line import (
+    DEFAULT,
+    Choice,
+    chosen,
+    line,
+    remember,
+    remove_program,
+    server,
+    unwatched,
+    write_program,
+)
 
 _SHELL: Final = re.compile(r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:-S[ \t]+)?)?(?:\S*/)?(?:ba|da|k|z)?sh(?=\s|$)")
 
@@ -185,7 +195,8 @@ def _clients(choice: Choice) -> Mapping[str, Client]:
         client: Entries(client, hooks_of(client, choice), {"version": 1} if client == "cursor" else {})
         for client in _TRUST
     }
-    pre_commit = ShellBlock(f"{line('guard --staged', choice.lenient)} || exit $?", "# ", "", preamble="#!/bin/sh\n")
+    calls = (line("guard --staged", choice.lenient), unwatched("share --staged"))
+    pre_commit = ShellBlock("\n".join(f"{call} || exit $?" for call in calls), "# ", "", preamble="#!/bin/sh\n")
     entry = McpServer(server())
     rule = Block(TEXT, preamble=_RULE)
     gemini = hooks["gemini"]

@@ -72,6 +72,11 @@ def line(words: str, lenient: bool = False) -> str:
     return f"sh -c 'bad={1 if lenient else 2}; {_FIND}{_DECIDE}' holdfast {words}"
 
 
+def unwatched(words: str) -> str:
+    """Return the line that runs `holdfast WORDS` however long it takes; nothing without a workspace or a program."""
+    return f'sh -c \'{_FIND}[ -n "$w" ] && [ -n "$p" ] || exit 0; exec "$p" "$@"\' holdfast {words}'
+
+
 def server() -> dict[str, Any]:
     """Return the command and arguments by which a client starts the MCP server, the same on every machine."""
     return {"command": "sh", "args": ["-c", _FIND + _SERVE, "holdfast", "mcp"]}

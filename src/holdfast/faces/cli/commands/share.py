@@ -1,0 +1,322 @@
+"""`holdfast share`: tasks that travel with the repository, in holdfast.jsonl at the root of a worktree.
+
+The workspace is the truth on a machine; the file is how two machines meet without a server. It is written by this
+command and by the pre-commit hook, always as everything that is known here joined with everything that is in the file,
+so a merge, or a clone without the hook, loses nothing. `init`, `next` and `prime` read it where it changed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.tasks import Tasks
+from holdfast.faces.cli import location
+from holdfast.faces.cli.args import Argument, Usage
+from holdfast.faces.cli.call import Session, perform
+from holdfast.faces.cli.command import Command, command
+from holdfast.faces.cli.commands.transfer import all_lines, read_lines, write_lines
+from holdfast.faces.cli.derive import derive
+from holdfast.faces.cli.output import bar, printable
+from holdfast.filesystem import write_private
+from holdfast.interchange.jsonl import refusal
+from holdfast.interchange.slices import BYTES, LINES, problems_of
+from holdfast.types import ImportProblem, counted
+from holdfast.types.tasks import SharedReport
+
+_ATTRIBUTES: Final = ".gitattributes"
+_UNION: Final = f"{location.SHARED} merge=union"
+_MOST: Final = 20  # warnings that are printed
+_PUBLIC: Final = (
+    "what becomes public with the repository: tasks with their titles, bodies, tags, links, references and dates,",
+    "and templates{more}; never claims, tokens, cells, mail or locks{never}",
+)
+
+
+@command(
+    "share",
+    Argument("skip_bad", "flag", help="lose the damaged lines of the file"),
+    Argument("staged", "flag", help="called by the pre-commit hook: add the file to the commit, if sharing is on"),
+    more="The file is read by init, next and prime. holdfast setup git installs the hook that writes it before each\n"
+    "commit. What was committed once stays in git's history, also after off or purge.",
+    op=Tasks.merge_shared,
+)
+def share(session: Session, given: dict[str, Any]) -> int:
+    """Write the shared tasks to holdfast.jsonl now, joined with what is in it."""
+    staged = bool(given.get("staged"))
+    place = session.find_place()
+    if staged and (place is None or not place.exists or location.git_root(session.folder) is None):
+        return 0
+    path = _file(session)
+    with session.open(writing=True) as workspace:
+        if workspace.tasks.sharing().on is not True:
+            if staged:
+                return 0
+            raise errors.Invalid("the tasks of this workspace are not shared", hint="holdfast share on")
+        report = _merge(session, workspace, path, bool(given.get("skip_bad")))
+        count = _write(session, workspace, path)
+    if staged:
+        _add(path)
+    else:
+        session.out.say(
+            {"file": path, "lines": count, "report": report}, *_said(report), f"{counted(count, 'lines')} in {path}"
+        )
+    session.wrote()
+    return 0
+
+
+@command(
+    "share on",
+    Argument("notes", "flag", help="also notes and results"),
+    Argument("authors", "flag", help="also the names of authors and assignees"),
+    more="The first use lists what becomes public.",
+    op=Tasks.set_sharing,
+)
+def share_on(session: Session, given: dict[str, Any]) -> int:
+    """Let the tasks of this workspace travel with the repository, from now on."""
+    path = _file(session)
+    with session.open(writing=True) as workspace:
+        before = workspace.tasks.sharing()
+        report = _merge(session, workspace, path, False)
+        after = workspace.tasks.set_sharing(True, notes=_flag(given, "notes"), authors=_flag(given, "authors"))
+        workspace.tasks.merge_shared()
+        count = _write(session, workspace, path)
+    wrote_rule = _attribute(os.path.dirname(path))
+    lines = [*(() if before.on else _public(after)), *_said(report), f"{counted(count, 'lines')} in {path}"]
+    lines += [f"{_ATTRIBUTES} lets git keep the lines of both sides"] if wrote_rule else []
+    lines.append(f"next: holdfast setup git; git add {location.SHARED} {_ATTRIBUTES}; git commit")
+    session.out.say({"file": path, "lines": count, "report": report, "sharing": after}, *lines)
+    session.wrote()
+    return 0
+
+
+@command("share off", op=Tasks.set_sharing)
+def share_off(session: Session, given: dict[str, Any]) -> int:
+    """Neither write nor read the file any more; what was committed stays in git's history."""
+    with session.open(writing=True) as workspace:
+        found = workspace.tasks.set_sharing(False)
+    session.out.say(found, "tasks are no longer shared; what was committed stays in git's history")
+    session.wrote()
+    return 0
+
+
+def _flag(given: dict[str, Any], name: str) -> bool | None:
+    return True if given.get(name) else None
+
+
+def _public(sharing: Any) -> list[str]:
+    """What everybody sees who sees the repository."""
+    more = [text for text, on in (("notes and results", sharing.notes), ("names of authors", sharing.authors)) if on]
+    never = [text for text, on in (("notes", sharing.notes), ("names of authors", sharing.authors)) if not on]
+    words = {
+        "more": f", with {' and '.join(more)}" if more else "",
+        "never": f"; {' and '.join(never)} only if asked for: holdfast help share" if never else "",
+    }
+    return [line.format_map(words) for line in _PUBLIC]
+
+
+@command("share status", op=Tasks.sharing)
+def share_status(session: Session, given: dict[str, Any]) -> int:
+    """Print whether tasks are shared, which were renamed, and what is left out."""
+    root = location.git_root(session.folder)
+    with session.open() as workspace:
+        found = workspace.tasks.sharing()
+    state = {True: "on", False: "off", None: "not decided: files are read, and none is written"}[found.on]
+    more = [name for name, on in (("notes", found.notes), ("authors", found.authors)) if on]
+    lines = [f"sharing    {state}{', with ' + ' and '.join(more) if more else ''}"]
+    if root is not None:
+        path = os.path.join(root, location.SHARED)
+        there = "" if os.path.exists(path) else "; there is none yet"
+        lines.append(f"file       {path}{there}")
+    for old, new in found.renamed.items():
+        lines.append(f"renamed    {old}: {', '.join(new)}, younger than the task that keeps the id")
+    for key, fields in found.left_out.items():
+        lines.append(f"left out   {key}: {', '.join(filter(None, fields)) or 'all of it'}")
+    session.out.say(found, *map(printable, lines))
+    return 0
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+
+def _file(session: Session) -> str:
+    root = location.git_root(session.folder)
+    if root is None:
+        raise Usage("holdfast share needs a git worktree", hint="run it inside one, or use holdfast export")
+    return os.path.join(root, location.SHARED)
+
+
+def read_file(session: Session) -> None:
+    """Read the file of this worktree into the repository's own workspace, which is made if need be, and say so.
+
+    A file that cannot be read stops nobody from working: it is reported each time until it is mended.
+    """
+    path = _file(session)
+    if session.find_place() is None:
+        from holdfast.workspace import open_workspace
+
+        folder = location.home(session.folder)
+        open_workspace(folder, actor=session.actor).close()
+        session.out.note(f"made a workspace in {folder}, for the tasks that came with the repository")
+    with session.open_local() as workspace:
+        if workspace.tasks.sharing().on is False:
+            return
+        try:
+            report = _merge(session, workspace, path, False)
+        except errors.HoldfastError as error:
+            session.out.warn(f"{path} was not read: {error.message}", error.hint or "")
+            return
+    lines = _said(report)
+    if lines:
+        session.out.note(f"read {path}", "\n  ".join(lines))
+        session.wrote()
+
+
+def _merge(session: Session, workspace: Any, path: str, skip_bad: bool) -> SharedReport:
+    """Join what the file says with what is known here, in slices that let others write; returns what that changed."""
+    whole = SharedReport()
+    state = location.share_state(path)
+    lines, bad = ([], []) if state is None else read_lines(path)
+    whole.problems += bad
+    known = set(all_lines(workspace.tasks.shared_lines)) if lines else set()
+    new = [(number, line) for number, line in enumerate(lines, 1) if line not in known]
+    problems = [] if skip_bad else list(bad)
+    with bar("share", workspace):
+        for part in _slices(new) or [[]]:
+            try:
+                report = workspace.tasks.merge_shared([line for _, line in part], skip_bad=skip_bad)
+            except errors.Invalid as error:
+                problems += [_placed(problem, part) for problem in problems_of(error)]
+                continue
+            report.problems = [_placed(problem, part) for problem in report.problems]
+            for field in whole.__struct_fields__:
+                old = getattr(whole, field)
+                old.update(report.renamed) if field == "renamed" else old.extend(getattr(report, field))
+    if problems:
+        refused = refusal(sorted(problems, key=lambda problem: problem.line))
+        refused.hint = "correct the file, or lose what is damaged: holdfast share --skip-bad"
+        raise refused
+    if state is not None and session.place.folder is not None and not whole.problems:
+        write_private(location.share_mark(session.place.folder, path), state.encode())
+    return whole
+
+
+def _placed(problem: ImportProblem, part: list[tuple[int, str]]) -> ImportProblem:
+    """A problem with the number that its line has in the file."""
+    return msgspec.structs.replace(problem, line=part[problem.line - 1][0])
+
+
+def _slices(lines: list[tuple[int, str]]) -> list[list[tuple[int, str]]]:
+    """Lines in parts that are small enough for a request, and for others who wait to write."""
+    parts: list[list[tuple[int, str]]] = []
+    size = 0
+    for line in lines:
+        size += len(line[1]) * 2
+        if not parts or len(parts[-1]) == LINES or size > BYTES:
+            parts.append([])
+            size = len(line[1]) * 2
+        parts[-1].append(line)
+    return parts
+
+
+def _write(session: Session, workspace: Any, path: str) -> int:
+    """Replace the file at once, unless it is what it has to be already."""
+    lines = [*all_lines(workspace.tasks.shared_lines)]
+    content = "".join(f"{line}\n" for line in lines).encode()
+    try:
+        with open(path, "rb") as file:
+            same = file.read() == content
+    except FileNotFoundError:
+        same = False
+    if not same:
+        _remove_drafts(path)
+        write_lines(path, iter(lines), replace=True)
+    state = location.share_state(path)
+    if session.place.folder is not None and state is not None:
+        write_private(location.share_mark(session.place.folder, path), state.encode())
+    return len(lines)
+
+
+def _remove_drafts(path: str) -> None:
+    """Remove what processes left that were killed while they wrote."""
+    folder, name = os.path.split(path)
+    for each in os.listdir(folder):
+        if each.startswith(f"{name}.") and each.endswith(".partial"):
+            number = each.removeprefix(f"{name}.").removesuffix(".partial")
+            if number.isdigit() and not _lives(int(number)):
+                os.unlink(os.path.join(folder, each))
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # of another user
+        return True
+    return True
+
+
+def _attribute(root: str) -> bool:
+    """Have git keep the lines of both sides when it merges; False if that is so already."""
+    path = os.path.join(root, _ATTRIBUTES)
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            old = file.read()
+    except FileNotFoundError:
+        old = ""
+    if _UNION in (line.strip() for line in old.splitlines()):
+        return False
+    end = "" if not old or old.endswith("\n") else "\n"
+    with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        file.write(f"{old}{end}{_UNION}\n")
+    return True
+
+
+def _add(path: str) -> None:
+    """Make the file a part of the commit that is being made."""
+    import subprocess
+
+    folder, name = os.path.split(path)
+    done = subprocess.run(["git", "add", "--", name], cwd=folder, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise errors.Unavailable(
+            f"git cannot add {name}: {done.stderr.decode(errors='replace').strip()}",
+            hint="remove it from .gitignore, or holdfast share off",
+        )
+
+
+def _said(report: SharedReport) -> list[str]:
+    """What reading a file changed, in words."""
+    counts = [
+        f"{len(ids)} {what}"
+        for what, ids in (("created", report.created), ("updated", report.updated), ("deleted", report.deleted))
+        if ids
+    ]
+    lines = [f"tasks: {', '.join(counts)}"] if counts else []
+    lines += [f"templates: {', '.join(report.templates)}"] if report.templates else []
+    lines += [f"{old} is {new} now: an older task has its id" for old, new in report.renamed.items()]
+    problems = [*report.warnings, *map(str, report.problems)]
+    lines += problems[:_MOST]
+    lines += [f"and {len(problems) - _MOST} more"] if len(problems) > _MOST else []
+    return [printable(line) for line in lines]
+
+
+# --- purge -----------------------------------------------------------------------------------------------------------
+
+
+def _purge(session: Session, given: dict[str, Any]) -> int:
+    code = perform(session, Tasks.purge, given)
+    with session.open() as workspace:
+        shared = workspace.tasks.sharing().on is not None
+    if shared:
+        session.out.warn(
+            "git keeps what was committed of it", "only rewriting the history of the repository removes that"
+        )
+    return code
+
+
+purge: Final[Command] = msgspec.structs.replace(derive(Tasks.purge), run=_purge)
