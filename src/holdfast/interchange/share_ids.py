@@ -7,7 +7,7 @@ id, and the old one is that of the older task from then on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -159,3 +159,21 @@ def task_record(tx: Tx, id: str) -> int | None:
     """The key in the log of whatever task has or had an id."""
     row = tx.one("SELECT key FROM records WHERE kind = ? AND scope = '' AND id = ?", (TASK, id))
     return None if row is None else row[0]
+
+
+_PARENTS: Final = (
+    "SELECT s.key, p.key FROM tasks t JOIN shared s ON s.seq = t.seq JOIN shared p ON p.seq = t.parent"
+    " WHERE t.parent IS NOT NULL"
+)
+_DEPENDENCIES: Final = (
+    "SELECT s.key, e.key FROM links k JOIN tasks t ON t.id = k.source JOIN shared s ON s.seq = t.seq"
+    " JOIN tasks o ON o.id = k.target JOIN shared e ON e.seq = o.seq WHERE k.kind = 'depends_on'"
+)
+
+
+def edges_of(tx: Tx, field: str) -> dict[str, list[str]]:
+    """The parents, or the dependencies, of all shared tasks, by key."""
+    edges: dict[str, list[str]] = {}
+    for key, end in tx.all(_PARENTS if field == "parent" else _DEPENDENCIES):
+        edges.setdefault(key, []).append(end)
+    return edges

@@ -25,12 +25,12 @@ from holdfast.domains.routing.config import settings_of
 from holdfast.domains.tasks.changes import remove
 from holdfast.domains.tasks.creation import Placed, check_assignee, check_draft, check_note, insert_all
 from holdfast.domains.tasks.details import check_ref, set_deferral, stored_refs
-from holdfast.domains.tasks.rows import COLUMNS, NO_CLAIM, TASK, Stored, by_seq, change, require
+from holdfast.domains.tasks.rows import COLUMNS, NO_CLAIM, TASK, WAITING, Stored, by_seq, change, require
 from holdfast.domains.tasks.templates import TEMPLATE, delete_template, set_template
 from holdfast.domains.tasks.transitions import STATUSES
 from holdfast.domains.tasks.tree import move
 from holdfast.interchange import jsonl
-from holdfast.interchange.share_ids import Keys, Names, records_of
+from holdfast.interchange.share_ids import Keys, Names, edges_of, records_of
 from holdfast.interchange.share_lines import (
     LINKS,
     Entry,
@@ -54,8 +54,8 @@ from holdfast.interchange.share_state import (
     save,
     seen,
 )
-from holdfast.interchange.task_export import Note, Record, told_of
-from holdfast.interchange.task_merge import OP, merge
+from holdfast.interchange.task_export import OP, Note, Record, told_of
+from holdfast.interchange.task_merge import merge
 from holdfast.kernel import leases
 from holdfast.kernel.activity import EVERY
 from holdfast.kernel.tx import Tx, newest_version
@@ -70,11 +70,13 @@ def merge_shared(tx: Tx, lines: Sequence[str], skip_bad: bool) -> SharedReport:
     """`tasks.merge_shared`."""
     check_flag(skip_bad=skip_bad)
     jsonl.check_lines(lines)
+    if (other := next((line for line in lines if not isinstance(line, str)), None)) is not None:
+        raise errors.Invalid(f"a line is text, not {type(other).__name__}")
     site = require_site(tx)
     report = SharedReport()
     reading = _Reading(tx, site, report)
     for id in capture(tx, site):
-        reading.settle(id)
+        reading.names.settle(id)
     known = {line for (line,) in tx.all("SELECT line FROM shared")} if lines else set()
     new = [(number, line) for number, line in enumerate(lines, 1) if line not in known and is_record(line)]
     entries, report.problems = read_lines(new)
@@ -114,13 +116,9 @@ class _Reading:
         self._config = settings_of(tx).config
         self._keys = Keys(tx)
         self._tasks: dict[str, _Task] = {}
-        self._names = Names(tx, report.renamed, self._keys.forget)
+        self.names = Names(tx, report.renamed, self._keys.forget)
         self._new: set[int] = set()
         self._gone: list[int] = []  # purged elsewhere, and to be deleted here
-
-    def settle(self, id: str) -> None:
-        """Decide which task has an id that several were created with."""
-        self._names.settle(id)
 
     def join(self, entries: dict[str, Entry]) -> dict[str, Entry]:
         """Join records with those here and store them; returns those that are new, or not as they were."""
@@ -214,17 +212,17 @@ class _Reading:
         tx = self._tx
         new = {key: task for key, task in self._tasks.items() if task.stored is None}
         for id in dict.fromkeys(map(id_of, new)):
-            self._names.settle(id)
+            self.names.settle(id)
         drafts: list[Placed] = []
         made: list[str] = []
         for key in sorted(new, key=lambda key: (new[key].entry.value("created_at") or "", key)):
             task = new[key]
             try:
-                record = self._record(task, self._names.of[key], task.entry.value)
+                record = self._record(task, self.names.of[key], task.entry.value)
             except _REFUSALS as error:
                 self._set_aside(key, task, error)
                 continue
-            self._names.free(record.id)
+            self.names.free(record.id)
             drafts.append(Placed(record.draft, None, record.id, record.created, record.updated))
             made.append(key)
         if not drafts:
@@ -261,6 +259,15 @@ class _Reading:
         for field in ("parent", "deleted_with"):
             if self._keys.id(value(field)) is None:
                 wanted[field] = None
+        held = task.stored is not None and task.stored.status == "in_progress"
+        if held or wanted["deleted_at"] is not None or wanted["status"] not in WAITING:
+            wanted["deferred_until"] = None
+        if wanted["deleted_at"] is None:
+            wanted["deleted_with"] = None
+        elif wanted["deleted_with"] is None:
+            wanted["deleted_with"] = task.entry.key
+        if wanted["created_at"] is None:
+            wanted["created_at"] = task.shown["created_at"]
         task.wanted = wanted
 
     def _take(self, key: str | None) -> None:
@@ -290,12 +297,10 @@ class _Reading:
 
     def _fit_links(self) -> None:
         """Leave out what would close a circle, and parents that are deleted while their child is not."""
-        for field, query in (("parent", _PARENTS), ("depends_on", _DEPENDENCIES)):
+        for field in ("parent", "depends_on"):
             if not any(task.wanted[field] for task in self._tasks.values()):
                 continue
-            edges: dict[str, list[str]] = {}
-            for key, end in self._tx.all(query):
-                edges.setdefault(key, []).append(end)
+            edges = edges_of(self._tx, field)
             for key, task in self._tasks.items():
                 wanted = task.wanted[field]
                 edges[key] = wanted if isinstance(wanted, list) else [wanted] if wanted is not None else []
@@ -360,6 +365,8 @@ class _Reading:
             for field, value in wanted.items()
             if not is_same(self._tx, field, task.shown[field], value, self._keys)
         ]
+        if not task.changed:  # what else is odd was as odd before
+            fields = [field for field in fields if field in _COMES_BACK]
         notes = self._lacking(task)
         is_new = task.seq in self._new
         if not fields and not notes and not is_new:
@@ -466,6 +473,8 @@ class _Reading:
                 if not is_same(tx, field, value, task.entry.value(field), self._keys)
                 or (field in ("parent", *LINKS) and value != task.entry.value(field))
             }
+            if task.entry.value("created_at") is None:
+                odd.pop("created_at")
             if not self._site.shares("assigned_to"):
                 odd.pop("assigned_to", None)
             put(tx, key, row.seq, row.version, to_line(task.entry), odd)
@@ -486,11 +495,5 @@ class _Reading:
         put(tx, entry.key, None, version, to_line(entry), {})
 
 
-_PARENTS: Final = (
-    "SELECT s.key, p.key FROM tasks t JOIN shared s ON s.seq = t.seq JOIN shared p ON p.seq = t.parent"
-    " WHERE t.parent IS NOT NULL"
-)
-_DEPENDENCIES: Final = (
-    "SELECT s.key, e.key FROM links k JOIN tasks t ON t.id = k.source JOIN shared s ON s.seq = t.seq"
-    " JOIN tasks o ON o.id = k.target JOIN shared e ON e.seq = o.seq WHERE k.kind = 'depends_on'"
-)
+# What a task can show later than its line says it, when another task has come or a claim has ended.
+_COMES_BACK: Final = ("parent", *LINKS, "deferred_until", "deleted_with")

@@ -45,6 +45,8 @@ def refusal_of(event: Event, imported: int | None) -> str:
             return "it changed a hold"
         case "import":
             return "an import is many transactions"
+        case "rename":
+            return "an older task has that id now"
         case "create" if imported is not None and as_time(imported) == event.time:
             return "an import is many transactions"
     if was is not None and event.op != "complete":
