@@ -111,7 +111,7 @@ VOCABULARY: Final[dict[str, Meaning]] = {
     "sender": Meaning("who sends it, if not the actor", names="agent"),
     "sequence": Meaning("the one that you read: others may have written since"),
     "shared": Meaning("others may lock it too, if they share it"),
-    "since": Meaning("since this moment, or for such as 2h", "past"),
+    "since": Meaning("since then: 2h, today, 'monday 9:00' or a moment", "past"),
     "sort": Meaning("priority, updated or created; -updated reverses it"),
     "spec": Meaning("the name of the spec"),
     "StashId": Meaning("its id, TRAIL/NAME, or the NAME of a global one", "stash", names="stash"),  # a type
@@ -141,7 +141,7 @@ VOCABULARY: Final[dict[str, Meaning]] = {
     "ttl": Meaning("for how long: 90, 90s, 15m, 2h, 1d", "seconds"),
     "type": Meaning("task, feature, bug, epic or chore"),
     "unread": Meaning("only what is unread"),
-    "until": Meaning("until this moment, or for such as 2h", "future"),
+    "until": Meaning("until then: 2h, tomorrow, 'monday 9:00' or a moment", "future"),
     "value": Meaning("JSON; - reads it from standard input", "json"),
     "values": Meaning("NAME=VALUE for each parameter", "pairs", option="--value"),
     "version": Meaning("the version"),

@@ -97,7 +97,8 @@ if TYPE_CHECKING:  # making it takes longer than all other classes here
         grants: bool
         frees: bool
         whole: bool
-        irreversible: bool
+        irreversible: str
+        told: tuple[str, ...]
         nothing: tuple[str, ...]
         nests: bool
         shapes: Mapping[str, Any]
@@ -120,16 +121,18 @@ class Route(msgspec.Struct, frozen=True):
     acts for nobody else: `names_actor` is an argument that says who acts, besides those that always do; `private` marks
     a read that is made for one actor; `confined_by` is the argument that confines an operation to what its actor holds.
 
-    Tokens: `grants` and `frees` what its domain calls `held`. `irreversible`: nobody can undo it. `nests`: it runs
-    other operations. `local`: it takes a function, so it cannot travel.
+    Tokens: `grants` and `frees` what its domain calls `held`. `irreversible`: what nobody can undo, as a
+    sentence with arguments in braces: a person is asked first. `nests`: it runs other operations. `local`: it takes a
+    function, so it cannot travel.
 
     Command line: `cli` is the command and its positional arguments, as in "tag add ID TAGS..." (`...` takes all that
     are left, brackets enclose what may be omitted; without any, the required arguments are positional), `help` its
-    purpose in a sentence, `examples` lines that run. `nothing`: what to say if the result is False, 0 or an empty list,
-    with arguments in braces; the first counts whose arguments were given. `whole`: a list shows each record with its
-    text. `arguments` describes those that mean something else than `holdfast.arguments` says; `shapes` has what is
-    known of a dict beyond its type: a type, or the name of the operation whose arguments it holds. `mcp` is the tool of
-    the core profile that does it, with the argument that says so.
+    purpose in a sentence, `examples` lines that run. `told`: what a person reads in place of a bare True, number or
+    nothing, with arguments and the result in braces, as in {result:tasks}; `nothing`: what to say if the result is
+    False, 0 or an empty list. Of several the first counts whose arguments were given. `whole`: a list shows each record
+    with its text. `arguments` describes those that mean something else than `holdfast.arguments` says; `shapes` has
+    what is known of a dict beyond its type: a type, or the name of the operation whose arguments it holds. `mcp` is the
+    tool of the core profile that does it, with the argument that says so.
     """
 
     http: str | None = None
@@ -146,7 +149,8 @@ class Route(msgspec.Struct, frozen=True):
     grants: bool = False
     frees: bool = False
     whole: bool = False
-    irreversible: bool = False
+    irreversible: str = ""
+    told: tuple[str, ...] = ()
     nothing: tuple[str, ...] = ()
     nests: bool = False
     local: bool = False

@@ -125,7 +125,7 @@ def test_the_rows_of_mail_are_coloured_and_not_escaped(shell: Shell) -> None:
         row = on_terminal(shell, "mail", *words, columns=200)[0]
         assert row.startswith("\x1b[1mm1\x1b[0m  "), row
         assert "hi\\u202e" in row
-        assert "unread by bob" in row
+        assert "unread" in row
 
 
 def test_the_rows_of_a_list_fit_the_terminal_and_a_pipe_gets_them_whole(shell: Shell) -> None:
@@ -139,7 +139,8 @@ def test_the_rows_of_a_list_fit_the_terminal_and_a_pipe_gets_them_whole(shell: S
         assert "…  #one  #two" in row
         assert title in shell(*words).out
         assert title in on_terminal(shell, *words, columns=200)[0]
-    assert title in on_terminal(shell, "show", task)[0]  # a record is shown whole
+    shown = " ".join(COLOUR.sub("", line).strip() for line in on_terminal(shell, "show", task)[:2])
+    assert title in shown, "a record is shown whole, wrapped between words"
 
 
 def test_a_row_counts_the_columns_of_wide_letters(shell: Shell) -> None:

@@ -146,7 +146,7 @@ def test_s9_what_is_no_tasks_id_is_refused_by_changed_by(made: Cli) -> None:
 def test_i7_a_record_that_is_asked_for_is_told_field_by_field(made: Cli, trail: str) -> None:
     stash = made("stash", "create", "limits", "--type", "context", "--value", '{"depth": 3}', "-q").id
     told = made("stash", "get", "limits").out.splitlines()
-    assert {f"id: {stash}", "stash_type: context", 'value: {"depth":3}', "version: 1"} <= set(told)
+    assert {f"id: {stash}", "stash type: context", 'value: {"depth":3}', "version: 1"} <= set(told)
     assert "state: active" in made("trail", "get", trail).out.splitlines()
     assert made("stash", "find", "nothing").out == ""
 

@@ -14,6 +14,7 @@ from holdfast.errors import HoldfastError
 from holdfast.faces.cli import times
 from holdfast.faces.cli.args import Argument, Usage, convert, nearest, parse, seconds
 from holdfast.faces.cli.derive import arguments_of
+from holdfast.faces.cli.times import spoken
 from holdfast.kernel.tx import Tx
 from holdfast.operation import Call
 from holdfast.route import Route
@@ -195,7 +196,43 @@ def test_a_moment_is_rfc_3339_or_a_duration_before_or_after_now() -> None:
         assert abs(moment(text, future) - (began + timedelta(hours=distance))) < near, (text, future)
 
 
-@pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "+", "12:00"])
+@pytest.mark.parametrize(
+    ("text", "future", "past"),
+    [
+        ("today", "2026-03-04 00:00", "2026-03-04 00:00"),
+        ("tomorrow", "2026-03-05 00:00", "2026-03-05 00:00"),
+        ("Yesterday", "2026-03-03 00:00", "2026-03-03 00:00"),
+        ("tomorrow at 9:30", "2026-03-05 09:30", "2026-03-05 09:30"),
+        ("today 17:00", "2026-03-04 17:00", "2026-03-04 17:00"),
+        ("monday 9:00", "2026-03-09 09:00", "2026-03-02 09:00"),
+        ("next friday noon", "2026-03-06 12:00", "2026-02-27 12:00"),
+        ("wed", "2026-03-11 00:00", "2026-03-04 00:00"),
+        ("wednesday 14:00", "2026-03-04 14:00", "2026-02-25 14:00"),
+        ("9am", "2026-03-05 09:00", "2026-03-04 09:00"),
+        ("12 am", "2026-03-05 00:00", "2026-03-04 00:00"),
+        ("12:30pm", "2026-03-04 12:30", "2026-03-03 12:30"),
+        ("18:45", "2026-03-04 18:45", "2026-03-03 18:45"),
+        ("in 2 days", "2026-03-06 12:00", "2026-03-06 12:00"),
+        ("3 hours ago", "2026-03-04 09:00", "2026-03-04 09:00"),
+        ("1 week", "2026-03-11 12:00", "2026-02-25 12:00"),
+    ],
+)
+def test_a_moment_as_people_say_it_is_the_next_one_or_the_last(text: str, future: str, past: str) -> None:
+    now = datetime(2026, 3, 4, 12).astimezone()  # a Wednesday
+    for plain, expected in ((1, future), (-1, past)):
+        assert spoken(text, now, plain) == datetime.fromisoformat(expected).astimezone(), plain
+
+
+def test_options_take_a_moment_as_people_say_it() -> None:
+    for text in ("yesterday", "monday 9:00", "9am", "2 days ago"):
+        assert (
+            moment(text) < datetime.now(UTC) < moment(text.replace("yesterday", "tomorrow").replace(" ago", ""), True)
+        )
+
+
+@pytest.mark.parametrize(
+    "text", ["someday", "", "2026-13-01", "+", "25:00", "9:60", "13pm", "monday tuesday", "next", "at", "tomorrow soon"]
+)
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(Usage, match="a moment such as"):
         moment(text)

@@ -316,3 +316,35 @@ def test_t9_a_task_is_created_with_what_it_waits_for_and_what_waits_for_it(world
     with pytest.raises(errors.TaskNotFound):
         ws.tasks.create("lost", depends_on=["hf-none"])
     assert ws.revision == revision
+
+
+# --- what a claim or an assignment should say ------------------------------------------------------------------------
+
+
+@pytest.mark.kinds("drawn")
+def test_t4_a_claim_of_a_task_that_waits_counts_and_names_what_it_waits_for(world: World) -> None:
+    ws: Any = world.open("ann")
+    epic, one, two = family(ws)
+    ws.tasks.depend(two, one)
+    assert ws.tasks.claim(two).warnings == (f"it waits for {one}; the claim counts all the same",)
+    (warning,) = ws.tasks.claim(epic).warnings
+    assert warning == f"its children {one}, {two} are not finished; the claim counts all the same"
+    assert ws.tasks.claim(one).warnings == ()
+    ws.tasks.complete(one)
+    ws.tasks.complete(two)
+    ws.tasks.release(epic)
+    assert ws.tasks.claim(epic).warnings == ()
+
+
+@pytest.mark.kinds("drawn")
+def test_t8_an_assignment_to_a_name_that_nobody_has_seen_warns_with_the_nearest(world: World) -> None:
+    ws: Any = world.open("ann")
+    ws.agents.register("maya")
+    id = ws.tasks.create("one").id
+    assert ws.tasks.assign(id, "maja").warnings == (
+        "maja has not been seen here; known: ann, maya (did you mean maya?)",
+    )
+    assert ws.tasks.get(id).assigned_to == "maja", "a warning is no refusal"
+    assert ws.tasks.assign(id, "maya").warnings == ws.tasks.unassign(id).warnings == ()
+    assert "maja has not been seen here" in ws.tasks.create("two", assigned_to="maja").warnings[0]
+    assert ws.tasks.create("three", assigned_to="ann").warnings == ()

@@ -292,6 +292,7 @@ class Cells(Domain[M]):
         set_cell,
         http="PUT /api/cells/{run}/{cell}",
         cli="cell set",
+        told=("{run} {cell} has version {result}",),
         help="Write a cell, and print its new version.",
         examples=(
             _CELL,
@@ -329,6 +330,7 @@ class Cells(Domain[M]):
         delete_cell,
         http="DELETE /api/cells/{run}/{cell}",
         cli="cell delete",
+        told=("deleted {run} {cell}; its history stays",),
         help="Delete a cell; its history stays.",
         nothing=("there is no cell {run} {cell}, so nothing was deleted",),
         examples=(example("holdfast cell delete run-1 status", _CELL),),
@@ -337,6 +339,7 @@ class Cells(Domain[M]):
         cas_cell,
         http="POST /api/cells/{run}/{cell}/cas",
         cli="cell cas",
+        told=("{run} {cell} has version {result}",),
         help="Write a cell only if it is at the version you expect.",
         examples=(
             example("""holdfast cell cas run-1 status 1 '"done"'""", _CELL),
@@ -349,6 +352,7 @@ class Cells(Domain[M]):
         init_cell,
         http="POST /api/cells/{run}/{cell}/init",
         cli="cell init",
+        told=("{run} {cell} has version {result}",),
         help="Write a cell only if it has no value yet.",
         examples=("""holdfast cell init run-1 owner '"agent-1"'""",),
     )
@@ -372,6 +376,7 @@ class Cells(Domain[M]):
         compare_and_delete,
         http="POST /api/cells/{run}/{cell}/compare-and-delete",
         cli="cell compare-and-delete",
+        told=("deleted {run} {cell}; its history stays",),
         help="Delete a cell only if it is at the version you expect.",
         examples=(example("holdfast cell compare-and-delete run-1 status 1", _CELL),),
     )
@@ -403,6 +408,7 @@ class Cells(Domain[M]):
         restore_cell,
         http="POST /api/cells/{run}/{cell}/restore",
         cli="cell restore",
+        told=("{run} {cell} has the value of version {version} again, as version {result}",),
         help="Write the value of an old version back, as a new version.",
         examples=(example("holdfast cell restore run-1 status 1", _CELL, _CELL),),
     )
@@ -419,6 +425,7 @@ class Cells(Domain[M]):
         http="GET /api/cells/{run}",
         listing=True,
         cli="cell list RUN [PREFIX]",
+        nothing=("no cell of {run} has a name that begins with {prefix}", "{run} has no cells"),
         help="List the cells of a run.",
         examples=("holdfast cell list run-1", "holdfast cell list run-1 sta --json"),
         mcp="cell_get",
@@ -428,6 +435,7 @@ class Cells(Domain[M]):
         http="GET /api/cells",
         listing=True,
         cli="cell runs [PREFIX]",
+        nothing=("there are no runs whose names begin with {prefix}", "there are no runs"),
         help="List the runs that have cells.",
         examples=("holdfast cell runs",),
     )
@@ -435,6 +443,7 @@ class Cells(Domain[M]):
         delete_run,
         http="DELETE /api/cells/{run}",
         cli="cell delete-run",
+        told=("deleted the run {run}: {result:cells}",),
         help="Delete every cell of a run, and print how many.",
         nothing=("the run {run} has no cells, so nothing was deleted",),
         examples=(example("holdfast cell delete-run run-1", _CELL),),
@@ -443,6 +452,7 @@ class Cells(Domain[M]):
         refresh_ttl,
         http="POST /api/cells/{run}/{cell}/refresh-ttl",
         cli="cell refresh-ttl",
+        told=("{run} {cell} lasts longer now",),
         help="Set how long a cell lasts from now on.",
         nothing=("there is no cell {run} {cell}, so nothing was changed",),
         examples=(example("holdfast cell refresh-ttl run-1 status 2h", _CELL),),
@@ -484,6 +494,7 @@ class Cells(Domain[M]):
         release_lock,
         http="POST /api/cells/{run}/{cell}/lock/release",
         cli="cell unlock",
+        told=("released {run} {cell}",),
         help="Free your lock of a cell.",
         nothing=("nobody holds {run} {cell}, so nothing was released",),
         examples=(example("holdfast cell unlock run-1 status", "holdfast cell lock run-1 status"),),

@@ -65,6 +65,7 @@ class Events(Domain[M]):
         http="GET /api/events/refusals",
         looking=True,
         cli="event refusals",
+        nothing=("nothing was refused",),
         help="Count who was refused what on this machine.",
         examples=("holdfast event refusals --since 1d",),
     )
@@ -72,10 +73,11 @@ class Events(Domain[M]):
         compact,
         http="POST /api/events/compact",
         cli="event compact",
+        told=("compacted {result:events}",),
         help="Forget old events, after a backup; print how many went.",
-        examples=(example("holdfast event compact 2", "holdfast note hf-7k2q one"),),
+        examples=(example("holdfast event compact 2 --yes", "holdfast note hf-7k2q one"),),
         role="admin",
-        irreversible=True,
+        irreversible="this forgets the events before revision {before}",
     )
 
 

@@ -255,7 +255,7 @@ class Root(Domain[M]):
         help="Count what happened to claims, by agent and time.",
         examples=("holdfast activity 24h --bucket 1h", "holdfast activity 2h --json"),
         arguments={
-            "since": Meaning("since this moment, or for such as 24h", "past"),
+            "since": Meaning("since then: 24h, today, 'monday 9:00' or a moment", "past"),
             "until": Meaning("until this moment, or such as 1h ago", "past"),
             "bucket": Meaning("how long each count goes: 5m, 1h", "seconds"),
         },
@@ -284,7 +284,7 @@ class Root(Domain[M]):
         help="Show what each agent held, and when.",
         examples=("holdfast timeline 3h --json",),
         arguments={
-            "since": Meaning("since this moment, or for such as 3h", "past"),
+            "since": Meaning("since then: 3h, today, 'monday 9:00' or a moment", "past"),
             "until": Meaning("until this moment, or such as 1h ago", "past"),
             "resolution": Meaning("join what is shorter: 10s, 5m", "seconds"),
         },

@@ -334,7 +334,12 @@ class Cycles(Domain[M]):
             example("holdfast cycle finish peer:spec:login --error 'the customer left'", *_PLANNING),
         ),
     )
-    validate = read(validate, http="POST /api/cycles/validate", cli="cycle validate")
+    validate = read(
+        validate,
+        http="POST /api/cycles/validate",
+        cli="cycle validate",
+        nothing=("the cycle has no problems",),
+    )
     recover = write(
         recover,
         http="POST /api/cycles/{key}/recover",
@@ -356,6 +361,7 @@ class Cycles(Domain[M]):
         delete,
         http="DELETE /api/cycles/{key}",
         cli="cycle delete",
+        told=("deleted {key}",),
         help="Delete a cycle that is at its end, and what its history says.",
         examples=(example("holdfast cycle delete peer:spec:login", *_FAILED_CYCLE),),
         arguments={"force": "wherever it stands, also a broken one"},
@@ -391,6 +397,7 @@ class Cycles(Domain[M]):
         sent,
         http="POST /api/cycles/{key}/sent",
         cli="cycle sent",
+        told=("noted that {place} has sequence {sequence} of {key}",),
         help="Record what became of a cycle elsewhere, as cycle export does.",
         examples=(example("holdfast cycle sent peer:spec:login write 1 peer-state/login.json", _CYCLE),),
         arguments={

@@ -15,7 +15,17 @@ import msgspec
 from holdfast import errors
 from holdfast.domains import agents
 from holdfast.domains.mail import messages
-from holdfast.domains.mail.messages import ALL, MESSAGE, Stored, change, encode_names, require, status_of, to_message
+from holdfast.domains.mail.messages import (
+    ALL,
+    MESSAGE,
+    Stored,
+    change,
+    encode_names,
+    require,
+    short_of,
+    status_of,
+    to_message,
+)
 from holdfast.domains.tasks.creation import check_line, check_note, check_priority, check_text
 from holdfast.domains.tasks.rows import require as require_task
 from holdfast.kernel.leases import holder_of
@@ -125,6 +135,7 @@ def _send(
     warnings = () if to == (ALL,) else agents.unknown(tx, to, sender)
     data: dict[str, Any] = {"sender": sender, "to": receivers, "thread": thread, "task": task, "type": type}
     data |= {"priority": priority, "ack": ack, "answers": answers, "subject": subject, "body": body}
+    data["short"] = short_of(seq)
     tx.emit(MESSAGE, id, "send", version=1, data=msgspec.msgpack.encode(data))
     return msgspec.structs.replace(to_message(tx, require(tx, id)), warnings=warnings)
 

@@ -71,8 +71,13 @@ def to_message(snapshot: Snapshot, stored: Stored) -> Message:
         dict(rows),
         stored.version,
         stored.revision,
-        f"m{stored.seq}",
+        short_of(stored.seq),
     )
+
+
+def short_of(seq: int) -> str:
+    """Return the short id of a message, which its events carry too."""
+    return f"m{seq}"
 
 
 def require(snapshot: Snapshot, id: str) -> Stored:
@@ -122,6 +127,7 @@ def change(tx: Tx, stored: Stored, op: str, data: dict[str, Any], closed: int | 
         "UPDATE messages SET version = ?, revision = ?, closed = ? WHERE seq = ?",
         (version, tx.revision, closed, stored.seq),
     )
+    data = {**data, "short": short_of(stored.seq)}
     tx.emit(MESSAGE, stored.id, op, version=version, data=msgspec.msgpack.encode(data))
     return to_message(tx, require(tx, stored.id))
 

@@ -433,6 +433,7 @@ class Stashes(Domain[M]):
         rows.release,
         http="POST /api/stashes/{id}/release",
         cli="stash release",
+        told=("released {id}, which has version {result}",),
         help="Give your lock stash back, and print its version.",
         examples=(example("holdfast stash release gate", _GATE, "holdfast stash acquire gate"),),
         frees=True,
@@ -449,6 +450,7 @@ class Stashes(Domain[M]):
         rows.check_token,
         http="GET /api/stashes/{id}/check",
         cli="stash check",
+        told=("{id} is held with the token {token}",),
         help="Pass if a lock stash is held with this token; exit code 15 if not.",
         examples=(example("holdfast stash check gate 12288", _GATE, "holdfast stash acquire gate"),),
         arguments={"token": "the fencing token"},
@@ -464,6 +466,7 @@ class Stashes(Domain[M]):
         delete,
         http="DELETE /api/stashes/{id}",
         cli="stash delete",
+        told=("deleted the stash {id}",),
         help="Delete a stash and what its history says.",
         examples=(example("holdfast stash delete hits", HITS),),
     )

@@ -284,6 +284,7 @@ class Tasks(TaskSets[M]):
         http="POST /api/tasks/release-stale-claims",
         admin_only={"timeout": ANY},
         cli="release-stale-claims",
+        told=("reopened {result:tasks}",),
         help="Reopen the tasks whose claims have expired, and print how many.",
         examples=("holdfast release-stale-claims", "holdfast release-stale-claims --timeout 2h"),
         arguments={"timeout": Meaning("also claims not renewed for so long: 90, 90s, 15m, 2h", "seconds")},
@@ -477,6 +478,7 @@ class Tasks(TaskSets[M]):
         _changes.delete,
         http=f"DELETE {_ONE}",
         cli="delete ID [REASON]",
+        told=("deleted {result:tasks}; holdfast undelete {id} brings back what was deleted",),
         help="Delete a task and all below it; undelete brings them back.",
         examples=("holdfast delete hf-3m9x 'made by mistake'",),
     )
@@ -492,8 +494,9 @@ class Tasks(TaskSets[M]):
         _changes.purge,
         http=f"POST {_ONE}/purge",
         cli="purge",
+        told=("purged {result:tasks}",),
         help="Remove a task and all below it for good, after a backup.",
-        examples=("holdfast purge hf-3m9x",),
+        examples=("holdfast purge hf-3m9x --yes",),
         role="admin",
-        irreversible=True,
+        irreversible="this removes {id} and all below it, with notes and history",
     )

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from holdfast import errors
 from holdfast.domains.routing.config import Settings, settings_of
 from holdfast.domains.routing.rules import Decision, Subject, decide
@@ -105,7 +107,8 @@ def claim(
 ) -> Task:
     """Claim an open task; exactly one caller wins. Raises AlreadyClaimed, or InvalidStatus if it is not open.
 
-    Raises Assigned if it is another agent's, unless forced, which is logged. A deferral ends.
+    Raises Assigned if it is another agent's, unless forced, which is logged. A deferral ends. A task that waits for
+    others can be claimed too, with a warning that names them.
 
     The claim expires after `ttl` seconds (default: `claim_timeout`) without a heartbeat or another write of its holder.
     `can` lists the agent's abilities, by default those it registered. Raises NotCapable if the route needs more.
@@ -130,7 +133,13 @@ def claim(
     settings = settings_of(tx)
     if abilities is None and settings.rules.has_needs:
         abilities = registered_abilities(tx, agent)
-    return take(tx, task, agent, micros, abilities, settings)
+    claimed = take(tx, task, agent, micros, abilities, settings)
+    if not task.waits and not task.busy:
+        return claimed
+    with LOADING:
+        from holdfast.domains.tasks.tree import awaited  # most claims are of tasks that wait for nothing
+    warnings = tuple(f"{reason.text}; the claim counts all the same" for reason in awaited(tx, task))
+    return msgspec.structs.replace(claimed, warnings=(*claimed.warnings, *warnings))
 
 
 def take(tx: Tx, task: Stored, agent: str, ttl: int | None, can: frozenset[str] | None, settings: Settings) -> Task:

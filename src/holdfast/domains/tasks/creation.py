@@ -121,7 +121,17 @@ def create(
         for other in check_ids(blocks, "blocks"):
             depend(tx, other, task.id)
         task = require(tx, task.id)
-    return warned(tx, task)
+    return with_assignee(tx, warned(tx, task))
+
+
+def with_assignee(tx: Tx, task: Task) -> Task:
+    """Return a task that was assigned, with a warning if nobody of that name was seen here."""
+    if task.assigned_to is None:
+        return task
+    with LOADING:
+        from holdfast.domains import agents
+
+    return msgspec.structs.replace(task, warnings=(*task.warnings, *agents.unknown(tx, (task.assigned_to,), tx.actor)))
 
 
 def check_ids(ids: Sequence[str], what: str) -> Sequence[str]:

@@ -15,7 +15,7 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.tasks import rows
 from holdfast.domains.tasks.claims import renew, time_left
-from holdfast.domains.tasks.creation import check_assignee, check_line
+from holdfast.domains.tasks.creation import check_assignee, check_line, with_assignee
 from holdfast.kernel import leases
 from holdfast.kernel.tx import SYSTEM, Tx
 from holdfast.types import as_time
@@ -27,13 +27,16 @@ MAX_REFS: Final = 100
 
 
 def assign(tx: Tx, id: str, assignee: str | None) -> Task:
-    """Let one agent alone claim a task, None for everybody; whoever holds it keeps it. Raises InvalidName."""
+    """Let one agent alone claim a task, None for everybody; whoever holds it keeps it. Raises InvalidName.
+
+    Warns of a name that was not seen here, with the nearest known one.
+    """
     check_assignee(assignee)
     task = rows.require(tx, id)
     renew(tx, task)
     if task.assignee != assignee:
         rows.change(tx, task, "assign", {"assignee": assignee})
-    return rows.to_task(rows.require(tx, id))
+    return with_assignee(tx, rows.to_task(rows.require(tx, id)))
 
 
 def unassign(tx: Tx, id: str) -> Task:

@@ -279,7 +279,9 @@ def _of_status(walk: Walk, status: str) -> Walk:
 
 def _check_status(status: TaskStatus) -> TaskStatus:
     if status not in STATUSES:
-        raise errors.InvalidFilter(f"{status!r} is not a status", hint=f"statuses: {', '.join(STATUSES)}")
+        near = {"waiting": "what is open and waits: board('waiting'); ", "ready": "what is ready: tasks.ready(); "}
+        hint = f"{near.get(str(status), '')}statuses: {', '.join(STATUSES)}"
+        raise errors.InvalidFilter(f"{status!r} is not a status", hint=hint)
     return status
 
 

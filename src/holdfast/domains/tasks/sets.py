@@ -191,6 +191,8 @@ class TaskSets(Domain[M]):
         _templates.delete_template,
         http="DELETE /api/templates/{name}",
         cli="template delete",
+        nothing=("there is no template {name}, so nothing was deleted",),
+        told=("deleted the template {name}",),
         help="Forget a template; tasks made from it stay.",
         examples=(example("holdfast template delete release", _TEMPLATE),),
     )
@@ -208,6 +210,7 @@ class TaskSets(Domain[M]):
         http="GET /api/templates",
         plain=True,
         cli="template list",
+        nothing=("there are no templates",),
         help="List the templates.",
         examples=("holdfast template list",),
     )

@@ -240,19 +240,29 @@ def explain(snapshot: Snapshot, actor: str, id: str, agent: str | None = None) -
         reasons.append(Reason("claimed", f"it has been claimed by {task.holder} since {since}{until}"))
     elif task.status != "open":
         reasons.append(Reason("status", f"it is {task.status}, not open"))
-    waiting = unfinished(snapshot, task.id)
-    if waiting:
-        reasons.append(Reason("dependencies", f"it waits for {_several(waiting)}", tuple(waiting[:MAX_IDS])))
+    others = awaited(snapshot, task)
+    reasons += [reason for reason in others if reason.code == "dependencies"]
     if task.deferred is not None:
         reasons.append(Reason("deferred", f"it is deferred until {as_time(task.deferred).isoformat()}"))
-    strict = settings_of(snapshot).strict
-    awaited = rows.awaited_children(snapshot, task.seq, strict)
-    if awaited:
-        state = "are not finished" if strict else "are being worked on"
-        reasons.append(Reason("children", f"its children {_several(awaited)} {state}", tuple(awaited[:MAX_IDS])))
+    reasons += [reason for reason in others if reason.code == "children"]
     if task.assignee not in (None, actor if agent is None else agent):
         reasons.append(Reason("assigned", f"it is assigned to {task.assignee}, who alone may claim it"))
     return Readiness(task.id, not reasons, tuple(reasons))
+
+
+def awaited(snapshot: Snapshot, task: rows.Stored) -> list[Reason]:
+    """Return the reasons why a task is not ready that are other tasks: its dependencies, then its children."""
+    reasons: list[Reason] = []
+    waiting = unfinished(snapshot, task.id)
+    if waiting:
+        reasons.append(Reason("dependencies", f"it waits for {_several(waiting)}", tuple(waiting[:MAX_IDS])))
+    strict = settings_of(snapshot).strict
+    children = rows.awaited_children(snapshot, task.seq, strict)
+    if children:
+        of, state = ("child", "is") if len(children) == 1 else ("children", "are")
+        state += " not finished" if strict else " being worked on"
+        reasons.append(Reason("children", f"its {of} {_several(children)} {state}", tuple(children[:MAX_IDS])))
+    return reasons
 
 
 def _several(ids: tuple[str, ...] | list[str]) -> str:

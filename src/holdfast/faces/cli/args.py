@@ -303,12 +303,17 @@ def seconds(text: str) -> float:
 
 
 def _moment(text: str, plain: int) -> Any:
-    """A moment: RFC 3339, or a duration from now: -2h, +2h; one without a sign counts forwards or backwards."""
+    """A moment: RFC 3339, a duration (one without a sign counts forwards or backwards), or as people say it."""
     from datetime import UTC, datetime, timedelta
 
     sign = {"+": 1, "-": -1}.get(text[:1])
-    if sign is None and not (text[:1].isdigit() and text[-1:] in _UNITS):
-        moment = datetime.fromisoformat(text)
+    if sign is None and not (text[-1:] in _UNITS and text[:-1].replace(".", "", 1).isdigit()):
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            from holdfast.faces.cli.times import spoken
+
+            return spoken(text, datetime.now().astimezone(), plain)
         return moment if moment.tzinfo else moment.astimezone()
     distance = timedelta(seconds=seconds(text if sign is None else text[1:]))
     try:
@@ -383,7 +388,7 @@ def _priority(text: str) -> int:
 
 _PRIORITIES: Final = {"critical": 0, "urgent": 0, "high": 1, "medium": 2, "normal": 2, "low": 3, "backlog": 4}
 _EXPLANATIONS: Final = ("reason", "summary")
-_MOMENT: Final = "a moment such as 2026-03-01T12:00:00Z, or a duration such as 2h"
+_MOMENT: Final = "a moment such as 2h, tomorrow, 'monday 9:00', 2026-03-01 or 2026-03-01T12:00:00Z"
 # How a text becomes a value of each kind, and what it must be for that.
 _KINDS: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "text": (str, "text"),

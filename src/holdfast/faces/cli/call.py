@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from holdfast import client_sessions, errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage, convert
-from holdfast.faces.cli.output import Output, Screen, place_options
+from holdfast.faces.cli.output import Output, Screen, place_options, printable
 from holdfast.faces.cli.times import show_exact
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ def run(session: Session, op: Operation[..., Any], given: dict[str, Any], *, exp
         else:
             if op.kind == "first" and result is None:
                 raise errors.Timeout("nothing happened in that time", hint="wait longer with --timeout")
-            session.out.result(op, result)
+            _print(session, op, arguments, result)
             tell_compacted(session, getattr(result, "compacted", None))
             if result == 0 or (result is None and op.route.nothing):
                 tell(session, _nothing(session, op, arguments))
@@ -332,15 +332,64 @@ def run(session: Session, op: Operation[..., Any], given: dict[str, Any], *, exp
     return result
 
 
+def _print(session: Session, op: Operation[..., Any], arguments: dict[str, Any], result: Any) -> None:
+    """Print the result of an operation; for people as the sentence of its line, which may be that of nothing alone."""
+    out = session.out
+    sentence = ""
+    if op.route.told and not out.json and not out.quiet:
+        sentence = _first(op.route.told, session, {**arguments, "result": _Result(result)})
+    if not sentence:
+        return out.result(op, result)
+    if result or result is None or not op.route.nothing:
+        out.text(printable(sentence))
+    return None
+
+
+class _Result:
+    """A result in a sentence: as it is, or counted: {result:tasks}."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __format__(self, what: str) -> str:
+        if what:
+            from holdfast.types import counted
+
+            return counted(int(self._value), what)
+        from holdfast.wire import json_text, wired
+
+        return json_text(wired(self._value))
+
+
 def _nothing(session: Session, op: Operation[..., Any], arguments: dict[str, Any]) -> str:
-    """What its line says of an operation that found nothing to change: the first whose arguments were given."""
+    """What its line says of an operation that found nothing to change."""
+    return _first(op.route.nothing, session, arguments)
+
+
+def _first(sentences: tuple[str, ...], session: Session, arguments: Mapping[str, Any]) -> str:
+    """The first sentence whose arguments were given; empty if there is none."""
     known = {"holder": session.actor, **arguments}
-    for words in op.route.nothing:
+    for words in sentences:
         try:
             return words.format_map(known)
         except KeyError:
             continue
     return ""
+
+
+def confirmed(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an operation, once the caller says that what nobody can undo is meant. Raises Usage, Invalid."""
+    arguments = {name: value for name, value in given.items() if name != "yes"}
+    if not op.route.irreversible or given.get("yes"):
+        return arguments
+    what = _first((op.route.irreversible,), session, arguments)
+    if session.out.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Usage(f"{what}, and nobody can undo that; nothing was done", hint="--yes says that it is meant")
+    session.out.note(f"{what}, and nobody can undo that")
+    print("go on? yes or no: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise errors.Invalid("nothing was done", hint="")
+    return arguments
 
 
 # What the records of a domain are called, where it is not their own name.

@@ -26,11 +26,13 @@ def operation_called(name: str, domain: str) -> Operation[..., Any] | None:
 
 def derive(op: Operation[..., Any]) -> Command:
     """The command that is an operation."""
-    from holdfast.faces.cli.call import perform
+    from holdfast.faces.cli.call import confirmed, perform
 
     name = op.command
     assert name is not None
     arguments = arguments_of(op)
+    if op.route.irreversible:
+        arguments = (*arguments, Argument("yes", "flag", help="do not ask whether it is meant"))
     # A list that an operation requires and a command can do without is empty then.
     empty: dict[str, Any] = {
         each.name: [] for each in arguments if each.rest and not each.required and each.name in _required(op)
@@ -39,7 +41,7 @@ def derive(op: Operation[..., Any]) -> Command:
         name,
         op.route.help or op.summary,
         arguments,
-        lambda session, given: perform(session, op, empty | given),
+        lambda session, given: perform(session, op, empty | confirmed(session, op, given)),
         op=op,
         relayed=op.kind in ("read", "write", "procedure") and not op.route.irreversible and not op.route.heavy,
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape
 
 from holdfast.faces.cli.output import printable, short
+from holdfast.faces.cli.width import title
 
 if TYPE_CHECKING:
     from holdfast.types.fleet import GraphNode, TaskGraph
@@ -30,7 +31,7 @@ _COLOURS: Final = {
     "blocked": ("#875300", "#FBF0DA"),
     "closed": ("#7E888A", "#EEF0F0"),
 }
-LEGEND: Final = "o ready  . waiting  @ held  ? review  ! blocked  x closed  * on the longest chain"
+LEGEND: Final = "o ready  . waiting  @ held  ? review  ! blocked  x closed  * longest chain"
 
 
 def state_of(node: GraphNode) -> str:
@@ -79,10 +80,10 @@ def text(graph: TaskGraph, paint: Paint) -> list[str]:
         lines.append(paint("dim", f"and {len(alone) - _ALONE} more that neither wait nor are waited for"))
     if graph.critical_path:
         chain = " -> ".join(graph.critical_path)
-        lines += ["", f"longest chain: {len(graph.critical_path)} tasks: {chain}"]
+        lines += ["", f"longest chain: {len(graph.critical_path)} tasks: {title(chain)}"]
     if graph.blockers:
         most = ", ".join(f"{id} ({nodes[id].unblocks})" for id in graph.blockers)
-        lines.append(f"hold up most: {most}")
+        lines.append(f"hold up most: {title(most)}")
     return [*lines, paint("dim", LEGEND)] if lines else ["no tasks"]
 
 
@@ -116,14 +117,14 @@ def _row(node: GraphNode, indent: str, paint: Paint, children: Sequence[str]) ->
     state = state_of(node)
     mark = paint(_PAINTS.get(state, "dim"), _MARKS[state])
     parts = [f"{indent}{mark}{'*' if node.critical else ' '}{paint('bold', node.id)}", f"P{node.priority}"]
-    parts.append(short(printable(node.title), 60))
+    parts.append(title(node.title))
     if node.claimed_by:
         parts.append(paint("cyan", f"@{printable(node.claimed_by)}"))
     if node.unblocks:
         parts.append(paint("dim", f"holds up {node.unblocks}"))
     if children:
         more = f" and {len(children) - _NAMED} more" if len(children) > _NAMED else ""
-        parts.append(paint("dim", f"open children: {', '.join(children[:_NAMED])}{more}"))
+        parts.append(paint("dim", title(f"open children: {', '.join(children[:_NAMED])}{more}")))
     return "  ".join(parts)
 
 

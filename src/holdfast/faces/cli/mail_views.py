@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.faces.cli.output import printable, printable_lines
+from holdfast.faces.cli.sentences import of_resumed
 from holdfast.faces.cli.times import moment
 from holdfast.faces.cli.views import Paint, imported, row, task_lines
-from holdfast.faces.cli.width import brief, title
+from holdfast.faces.cli.width import title
 
 if TYPE_CHECKING:
     from holdfast.types.agents import MailThread, Message
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _ASKING: Final = ("request", "decision-required", "objection")  # types of messages that want an answer
 _ANSWERED: Final = ("actioned", "closed")
 _NAMED: Final = 3  # names in a line
+_BRIEF: Final = 32  # columns of what a message wants
 _LISTED: Final = 20  # recipients with their status
 
 
@@ -25,8 +27,9 @@ def message_line(message: Message, paint: Paint) -> str:
     kind = "" if message.type == "notify" else paint("cyan", message.type)
     about = f"[{message.task}]" if message.task else ""
     wanted = _wanted(message)
+    shown = wanted if len(wanted) <= _BRIEF else title(wanted)  # the subject is shortened before what is brief
     parts = [paint("bold", message.short), moment(message.sent_at), _people(message), kind, title(message.subject)]
-    return "  ".join(part for part in (*parts, about, paint("yellow", title(wanted)) if wanted else "") if part)
+    return "  ".join(part for part in (*parts, about, paint("yellow", shown) if wanted else "") if part)
 
 
 def _people(message: Message) -> str:
@@ -39,15 +42,20 @@ def _names(names: Sequence[str], most: int = _NAMED) -> str:
 
 
 def _wanted(message: Message) -> str:
-    """The recipients that have not read a message, and those whose answer or acknowledgement is missing."""
+    """The recipients that have not read a message, and those whose answer or acknowledgement is missing.
+
+    The only recipient is not named again.
+    """
+    alone = len(message.status) == 1
     unread = [name for name, status in message.status.items() if status == "unread"]
     if message.type in _ASKING:
         wants, owing = "wants an answer", [name for name, status in message.status.items() if status not in _ANSWERED]
     else:
         wants, owing = "wants an ack", unread if message.ack else []
+    by, of = ("", "") if alone else (f" by {_names(unread)}", f" from {_names(owing)}")
     if owing and owing == unread:
-        return f"unread by {_names(unread)}, {wants}"
-    parts = [f"unread by {_names(unread)}" if unread else "", f"{wants} from {_names(owing)}" if owing else ""]
+        return f"unread{by}, {wants}"
+    parts = [f"unread{by}" if unread else "", f"{wants}{of}" if owing else ""]
     return ", ".join(part for part in parts if part)
 
 
@@ -87,9 +95,7 @@ def _note(note: TaskNote, _: Paint) -> list[str]:
 
 def _event(event: ResumeEvent, paint: Paint) -> str:
     by = event.actor if event.author is None else imported(event.author.by, event.actor, event.author.at)
-    changed = f"  {brief(event.changes)}" if event.changes else ""
-    note = f"  {title(event.note)}" if event.note else ""
-    return f"{moment(event.at)}  {title(by)}  {paint('bold', event.op)}{changed}{note}"
+    return f"{paint('dim', f'{moment(event.at):<11}')}  {of_resumed(event, by)}"
 
 
 def _resume(found: Resume, paint: Paint) -> list[str]:

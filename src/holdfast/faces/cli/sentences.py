@@ -15,7 +15,7 @@ from holdfast.faces.cli.width import brief, title
 
 if TYPE_CHECKING:
     from holdfast.types import Event
-    from holdfast.types.tasks import HistoryEntry
+    from holdfast.types.tasks import HistoryEntry, ResumeEvent
 
 Data = Mapping[str, Any]
 # What a step did to a task; {id} is its name.
@@ -49,7 +49,18 @@ _DEEDS: Final = {
     "undo": "took back",
 }
 # What says nothing to a reader: how the store knows a thing.
-_INNER: Final = {"token", "ticket", "id", "document", "thread", "status", "claimed_by", "grimoire", "parent_ready"}
+_INNER: Final = {
+    "short",
+    "token",
+    "ticket",
+    "id",
+    "document",
+    "thread",
+    "status",
+    "claimed_by",
+    "grimoire",
+    "parent_ready",
+}
 
 
 def of_event(event: Event) -> str:
@@ -68,6 +79,17 @@ def of_changes(entries: Sequence[HistoryEntry], actor: str) -> str:
     if first.note is not None:
         data["note"] = first.note
     return _tell_task(printable(actor), "task", "it", first.op, data)
+
+
+def deed_of(op: str) -> str:
+    """The verb of an operation: sent, acknowledged."""
+    return _DEEDS.get(op, f"did {op} to")
+
+
+def of_resumed(event: ResumeEvent, actor: str) -> str:
+    """The sentence of an event of a task that is resumed; `actor` may name an author too."""
+    data = {**event.changes, "note": event.note} if event.note else event.changes
+    return _tell_task(printable(actor), "task", "it", event.op, data)
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
@@ -103,7 +125,8 @@ def _deed(name: str, op: str, data: Data) -> str:
         return _LINKS[link][new is None].format(id=name, on=printable(str(new or old)))
     match op:
         case "create":
-            return f"created {name}: {title(str(data.get('title', ('', ''))[1]))}"
+            _, called = data.get("title", (None, None))
+            return f"created {name}{f': {title(str(called))}' if called else ''}"
         case "assign":
             to = data.get("assigned_to", (None, None))[1]
             return f"assigned {name} to {printable(str(to))}" if to else f"let everybody claim {name}"
@@ -197,7 +220,7 @@ def _tell_message(actor: str, kind: str, name: str, op: str, data: Data) -> str:
         about = f" about {printable(data['task'])}" if data.get("task") else ""
         return f"{actor} wrote to {to or 'nobody'}{about}: {title(str(data.get('subject', '')))}"
     said = f": {title(str(data['note']))}" if data.get("note") else ""
-    return f"{actor} {_DEEDS.get(op, f'did {op} to')} the message {name}{said}"
+    return f"{actor} {deed_of(op)} the message {printable(str(data.get('short', name)))}{said}"
 
 
 def _tell_lock(actor: str, kind: str, name: str, op: str, data: Data) -> str:

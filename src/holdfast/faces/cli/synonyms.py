@@ -39,7 +39,8 @@ INSTEAD: Final = {
     **dict.fromkeys(("closed", "completed", "finished"), "holdfast list --closed"),
     "all": "holdfast list --all",
     **dict.fromkeys(
-        ("blocked", "waiting"), "holdfast list --status blocked, or holdfast graph for what waits for what"
+        ("blocked", "waiting"),
+        "holdfast list --status blocked, or waiting; holdfast graph shows what waits for what",
     ),
     "active": "holdfast list --status in_progress",
     **dict.fromkeys(("label", "labels", "tags"), "holdfast tag add ID TAG; holdfast list --tag TAG"),
@@ -64,7 +65,8 @@ GROUPLESS: Final = ("task", "tasks", "issue", "issues", "bead", "beads")  # what
 SUBCOMMANDS: Final[dict[str, tuple[str, ...]]] = {
     **{"unlock": ("release",), "lock": ("acquire",), "acquire": ("lock",), "release": ("unlock",)},
     **dict.fromkeys(("read", "show", "view", "info"), ("get",)),
-    **dict.fromkeys(("ls", "all"), ("list",)),
+    **dict.fromkeys(("ls", "all"), ("list", "inbox")),
+    "list": ("inbox", "subscribers", "tasks"),
     **dict.fromkeys(("add", "new", "make"), ("create", "add", "set", "register")),
     **dict.fromkeys(("rm", "del", "delete"), ("remove", "revoke", "delete", "release", "forget")),
     **dict.fromkeys(("check", "fetch"), ("inbox", "check", "get")),
@@ -88,6 +90,8 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("--done", "--completed"), ("--closed",)),
     **dict.fromkeys(("--format", "--output", "-o"), ("--json",)),
     **dict.fromkeys(("--silent", "--ids"), ("--quiet",)),
+    **dict.fromkeys(("--deleted", "--trash"), ("--include-deleted",)),
+    **dict.fromkeys(("--confirm", "--force", "-y"), ("--yes",)),
     **dict.fromkeys(("--expires", "--timeout", "--for"), ("--ttl", "--until")),
     **dict.fromkeys(("--follow", "-f"), ("--watch",)),
 }

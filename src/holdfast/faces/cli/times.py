@@ -1,13 +1,14 @@
 """Moments as people read them: how far from now, or exact with --times; always in the zone of the reader.
 
-What a text of a domain says in UTC is brought into the same form by `readable`. JSON keeps RFC 3339.
+What a text of a domain says in UTC is brought into the same form by `readable`. JSON keeps RFC 3339. `spoken` reads
+what people type.
 """
 
 from __future__ import annotations
 
 import re
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _EXACT: Final[ContextVar[bool]] = ContextVar("exact", default=False)
@@ -71,6 +72,75 @@ def readable(text: str) -> str:
         return f"at {moment(time)}" if _EXACT.get() else moment(time)
 
     return re.sub(_STATED, shown, text) if "T" in text else text  # not compiled before: most calls do without
+
+
+# --- what people type ------------------------------------------------------------------------------------------------
+
+_DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NEAR: Final = {"yesterday": -1, "today": 0, "tomorrow": 1}
+_HOURS: Final = {"midnight": (0, 0), "noon": (12, 0)}
+_CLOCK: Final = r"(\d{1,2})(?::(\d\d))? ?(am|pm)?"
+_SPAN: Final = r"(in )?(\d+) ?(min|minutes?|h|hours?|days?|weeks?)( ago)?"
+_SPANS: Final = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def spoken(text: str, now: datetime, plain: int) -> datetime:
+    """A moment as people say it: tomorrow, monday 9:00, today 17:30, 9am, in 2 days. Raises ValueError for others.
+
+    A day without a time begins at midnight, in the zone of `now`. A weekday or a time of day is the next one, or the
+    last one where `plain` is -1.
+    """
+    words = text.lower().replace(",", " ").split()
+    said = " ".join(words)
+    if span := re.fullmatch(_SPAN, said):
+        sign = -1 if span[4] else 1 if span[1] else plain
+        return now + sign * timedelta(seconds=int(span[2]) * _SPANS[span[3][0]])
+    while words and words[0] in ("next", "last", "on", "at"):
+        words.pop(0)
+    day = words.pop(0) if words and (words[0] in _NEAR or _weekday(words[0]) is not None) else ""
+    time = _time_of_day(" ".join(word for word in words if word != "at"))
+    if not day and time is None:
+        raise ValueError(text)
+    start = _at(now, _NEAR.get(day, 0), time or (0, 0))
+    if day in _NEAR:
+        return start
+    week = _weekday(day)
+    step = 1 if week is None else 7
+    moment = start if week is None else _at(now, (week - now.weekday()) % 7, time or (0, 0))
+    days = (moment.date() - now.date()).days
+    if plain > 0:
+        return moment if moment > now else _at(now, days + step, time or (0, 0))
+    return moment if moment <= now else _at(now, days - step, time or (0, 0))
+
+
+def _weekday(word: str) -> int | None:
+    """The number of a weekday, by its name or its first three letters or more."""
+    return next((at for at, name in enumerate(_DAYS) if len(word) > 2 and name.startswith(word)), None)
+
+
+def _time_of_day(text: str) -> tuple[int, int] | None:
+    """Hour and minute; None if there is no text. Raises ValueError for one that is no time."""
+    if not text:
+        return None
+    if text in _HOURS:
+        return _HOURS[text]
+    found = re.fullmatch(_CLOCK, text)
+    if found is None or not (found[2] or found[3]):
+        raise ValueError(text)
+    hour, minute = int(found[1]), int(found[2] or 0)
+    if found[3]:
+        if not 1 <= hour <= 12:
+            raise ValueError(text)
+        hour = hour % 12 + 12 * (found[3] == "pm")
+    if hour > 23 or minute > 59:
+        raise ValueError(text)
+    return hour, minute
+
+
+def _at(now: datetime, days: int, time: tuple[int, int]) -> datetime:
+    """A time of day so many days from now, in the zone of the reader: days differ in their hours."""
+    day = now.date() + timedelta(days=days)
+    return datetime(day.year, day.month, day.day, *time).astimezone()
 
 
 def _seconds(time: datetime) -> float:

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.faces.cli.output import printable, printable_lines
 from holdfast.faces.cli.times import moment, readable, since, until
-from holdfast.faces.cli.width import brief, fitted, json_line, title, whole
+from holdfast.faces.cli.width import brief, fitted, json_line, title, whole, wrapped
 from holdfast.types import Cell, CellChange, CellVersion, Event, Grant, Lease
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.types.agents import Agent, MailStep, PathLock
     from holdfast.types.cycles import Cycle, Resumption
     from holdfast.types.stashes import ChannelMessage, QueueItem, Stash, StashEntry, Subscription
-    from holdfast.types.tasks import HistoryEntry, Origin, Task, TaskInTree
+    from holdfast.types.tasks import BulkResult, HistoryEntry, Origin, Readiness, Task, TaskInTree
 
 _COLOURS: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATUS: Final = {
@@ -33,18 +33,32 @@ _STATUS: Final = {
     "blocked": "red",
     "closed": "dim",
 }
+_FACT: Final = 13  # columns before a fact of a record
 Paint = Callable[[str, str], str]
 
 
 def view(op: Operation[..., Any], result: Any, colour: bool = False, width: int | None = None) -> list[str]:
     """The lines that show a result: of a read that returns one record every field, else a line for each record.
 
-    `width` is that of the terminal; the rows of a list and of a stream are shortened to it, and those of the lists in a
-    record, whose first line is whole.
+    `width` is that of the terminal: the rows of a list and of a stream are shortened to it, and those of the lists in a
+    record, which otherwise is wrapped.
     """
-    first = 0 if isinstance(result, list | tuple | Event) else 1
     lines = _view(op, result, painter(colour))
-    return [fitted(line, width if at >= first else None) for at, line in enumerate(lines)]
+    if isinstance(result, list | tuple | Event):
+        return [fitted(line, width) for line in lines]
+    return [each for at, line in enumerate(lines) for each in record_line(line, width, first=not at)]
+
+
+def record_line(line: str, width: int | None, first: bool = False) -> list[str]:
+    """A line of a record for a terminal: the first and the texts are wrapped, the rows of its lists shortened."""
+    if "\x02" in line and not first:
+        return [fitted(line, width)]
+    return wrapped(line, width, _FACT if line.startswith("  ") and line[2:3] != " " else _FACT * first)
+
+
+def _is_deed(op: Operation[..., Any]) -> bool:
+    """Whether an operation does something, so that its result is what was changed; some are reads of one's own."""
+    return op.kind != "read" or op.personal
 
 
 def _view(op: Operation[..., Any], result: Any, paint: Paint) -> list[str]:
@@ -52,7 +66,9 @@ def _view(op: Operation[..., Any], result: Any, paint: Paint) -> list[str]:
         return _list(op, result, paint)
     if isinstance(result, Cell):
         return [json_line(result.value)]
-    if op.kind == "read" and not op.personal:
+    if (answer := _ANSWERS.get(type(result).__name__)) is not None:
+        return answer(result, paint)
+    if not _is_deed(op):
         make: Callable[[Any, Paint], list[str]] | None = _maker(result, whole=True)
         if make is not None:
             return make(result, paint)
@@ -117,20 +133,42 @@ def _plain_answer(result: Any) -> list[str]:
 
 def _fields(item: msgspec.Struct) -> list[str]:
     """Every field that says something."""
+    return _pairs({name: getattr(item, name) for name in item.__struct_fields__})
+
+
+def _pairs(values: dict[str, Any], whole: bool = False) -> list[str]:
+    """A line for each value that says something, or for all; or several that are indented."""
     lines = []
-    for name in item.__struct_fields__:
-        value = getattr(item, name)
-        if value is None or value == () or value == [] or value == {}:
-            continue
-        if isinstance(value, list | tuple) and any(isinstance(each, msgspec.Struct) for each in value):
-            lines += [f"{name}:", *(f"  {row(each, _plain)}" for each in value)]
-        elif isinstance(value, msgspec.Struct):
-            lines.append(f"{name}: {row(value, _plain)}")
-        elif isinstance(value, str) and "\n" in value:
-            lines += [f"{name}:", *(f"  {line}" for line in printable_lines(value))]
-        else:
+    for key, value in values.items():
+        name = printable(str(key)).replace("_", " ")
+        inner = _inner(value) if key != "value" else []  # that stays JSON, as it was written
+        if inner:
+            lines += [f"{name}:", *(f"  {line}" for line in inner)]
+        elif whole or (value is not None and value not in ("", (), [], {})):
             lines.append(f"{name}: {_value(value)}")
     return lines
+
+
+def _inner(value: Any) -> list[str]:
+    """The lines of a value that does not fit into one."""
+    if isinstance(value, msgspec.Struct):
+        return [row(value, _plain)] if _has_row(value) else _fields(value)
+    if isinstance(value, dict):
+        return _pairs(value, whole=True)
+    if isinstance(value, list | tuple) and any(isinstance(each, msgspec.Struct | dict) for each in value):
+        return [line for each in value for line in ([row(each, _plain)] if _has_row(each) else _listed(_inner(each)))]
+    return printable_lines(value) if isinstance(value, str) and "\n" in value else []
+
+
+def _listed(lines: list[str]) -> list[str]:
+    """The lines of an item, marked as one."""
+    return [f"{'- ' if not at else '  '}{line}" for at, line in enumerate(lines)]
+
+
+def _has_row(item: Any) -> bool:
+    """Whether a record has a line of its own."""
+    own = isinstance(item, msgspec.Struct) and type(item).__str__ is not msgspec.Struct.__str__
+    return own or _maker(item) is not None
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
@@ -251,8 +289,8 @@ def _path_lock(lock: PathLock, paint: Paint) -> str:
     shared = "  shared" if lock.shared else ""
     about = f"  [{lock.task}]" if lock.task else ""
     why = f"  {title(lock.reason)}" if lock.reason else ""
-    what = printable(" ".join(lock.patterns))
-    return f"{paint('bold', lock.id)}  {what}  @{printable(lock.holder)}{shared}{_until(lock.expires_at)}{about}{why}"
+    what = " ".join(lock.patterns)
+    return f"{paint('bold', title(what))}  @{printable(lock.holder)}{shared}{_until(lock.expires_at)}{about}{why}"
 
 
 def _event(event: Event, paint: Paint) -> str:
@@ -278,14 +316,17 @@ def _lease(lease: Lease, paint: Paint) -> str:
 
 
 def _step(step: MailStep, paint: Paint) -> str:
-    note = f"  {title(step.note)}" if step.note else ""
-    return f"{moment(step.at)}  {printable(step.actor)}  {paint('bold', step.op)}  {step.status or ''}{note}"
+    from holdfast.faces.cli.sentences import deed_of
+
+    said = f": {title(step.note)}" if step.note else ""
+    return f"{paint('dim', f'{moment(step.at):<11}')}  {printable(step.actor)} {deed_of(step.op)} it{said}"
 
 
 def _stash(stash: Stash, paint: Paint) -> str:
     trail = f"  [{stash.trail}]" if stash.trail else ""
     what = f"{paint('bold', stash.id)}  {stash.stash_type}  {printable(stash.name)}  version {stash.version}{trail}"
-    return f"{what}  {brief(stash.value)}{_until(stash.held_until)}"
+    value = "" if stash.value is None else f"  {brief(stash.value)}"
+    return f"{what}{value}{_until(stash.held_until)}"
 
 
 def _stash_entry(entry: StashEntry, paint: Paint) -> str:
@@ -331,6 +372,27 @@ def _subscription(subscription: Subscription, paint: Paint) -> str:
     return f"{what}  {subscription.unread} unread{lost}"
 
 
+def _readiness(found: Readiness, paint: Paint) -> list[str]:
+    if found.ready:
+        return [f"{paint('bold', found.id)} is {paint('green', 'ready')}"]
+    reasons = [printable(readable(reason.text)) for reason in found.reasons]
+    if len(reasons) == 1:
+        return [f"{paint('bold', found.id)} is not ready: {reasons[0]}"]
+    return [f"{paint('bold', found.id)} is not ready:", *(f"  {reason}" for reason in reasons)]
+
+
+def _bulk(found: BulkResult, paint: Paint) -> list[str]:
+    """What became of each task, and of how many."""
+    lines = []
+    for item in found.results:
+        said = paint("green", "done") if item.success else f"{paint('red', 'refused')}: {item.error}"
+        lines.append(f"{paint('bold', printable(item.id or '-'))}  {printable(readable(said)) if item.error else said}")
+    done = sum(item.success for item in found.results)
+    return [*lines, f"{done} done, {len(lines) - done} refused"]
+
+
+# Answers of several lines, whatever was asked.
+_ANSWERS: Final[dict[str, Callable[[Any, Paint], list[str]]]] = {"BulkResult": _bulk, "Readiness": _readiness}
 # By the names of their types, so that showing one loads no other.
 _LINES: Final[dict[str, Callable[[Any, Paint], str]]] = {
     "Agent": _agent,
@@ -378,6 +440,12 @@ def _value(value: Any) -> str:
         return moment(value)
     if isinstance(value, str):
         return printable(value)
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return printable(", ".join(value))
     return json_line(value)

@@ -51,7 +51,7 @@ def _escaped(character: str) -> str:
 def fitted(line: str, width: int | None) -> str:
     """A line without its marks, the marked parts shortened to the width, the last ones first."""
     if "\x02" not in line:
-        return line
+        return line if width is None else _cropped(line, width)
     parts = _split(line)
     texts = parts[2::3]
     if width is None:
@@ -66,6 +66,25 @@ def fitted(line: str, width: int | None) -> str:
     parts[2::3] = texts
     parts[1::3] = [""] * len(texts)
     return "".join(parts) if width is None else _cropped("".join(parts), width)
+
+
+def wrapped(line: str, width: int | None, indent: int = 0) -> list[str]:
+    """A line that nothing may be left out of, broken between words; what follows is indented."""
+    line = fitted(line, None)
+    if width is None or _columns(re.sub(_COLOUR, "", line)) <= width:
+        return [line]
+    margin = " " * min(indent or len(line) - len(line.lstrip()), width // 2)
+    lines, used = [""], 0
+    for word in re.findall(r" *[^ ]+ *$| *[^ ]+", line):
+        wide = _columns(re.sub(_COLOUR, "", word))
+        if used and used + wide > width:
+            word = word.lstrip()
+            lines.append(f"{margin}{word}")
+            used = len(margin) + _columns(re.sub(_COLOUR, "", word))
+        else:
+            lines[-1] += word
+            used += wide
+    return lines
 
 
 def _cropped(line: str, width: int) -> str:

@@ -30,7 +30,7 @@ def derived() -> Iterator[Tool]:
     """A tool for each operation; streams are what the tool `watch` is for."""
     for op in REGISTRY.values():
         if op.route.http is not None and not op.route.local and op.kind != "stream":
-            name, schema, destroys = op.name.replace(".", "_"), _schema(op), op.route.irreversible
+            name, schema, destroys = op.name.replace(".", "_"), _schema(op), bool(op.route.irreversible)
             run = _runner(op, schema.get("properties", {}))
             yield Tool(name, op.summary, schema, not op.writes, run, takes=destroys)
 

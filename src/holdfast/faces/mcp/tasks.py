@@ -168,7 +168,8 @@ def page(name: str, found: Any, rows: list[Any]) -> dict[str, Any]:
 
 def row(task: Task) -> dict[str, Any]:
     """A task in a list."""
-    return picked(task, "id", "title", "status", "priority", "tags") | filled(holder=task.claimed_by)
+    more = filled(holder=task.claimed_by, warnings=task.warnings or None)
+    return picked(task, "id", "title", "status", "priority", "tags") | more
 
 
 def held(task: Task) -> dict[str, Any]:

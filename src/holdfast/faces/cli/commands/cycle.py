@@ -19,7 +19,7 @@ from holdfast import errors
 from holdfast.domains.cycles import Cycles
 from holdfast.domains.cycles.rules import unsound
 from holdfast.faces.cli.args import Argument, Usage, convert
-from holdfast.faces.cli.call import Session, run
+from holdfast.faces.cli.call import Session, run, tell
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.commands.transfer import conflict_code, difference_lines, left_out, problem_lines
@@ -91,7 +91,8 @@ def _line(
         begun = f"+{duration(phase.started_at - axis[0])}"
         lasted = "" if end is None else duration(end - phase.started_at)
         times = f"{begun:<9}{lasted}{' so far' if lasted and phase.completed_at is None else ''}"
-    return f"{mark} [{bar}] {paint(colour, f'{phase.status:<11}')} {times}"
+    status = f"{phase.status:<11} " if times else phase.status
+    return f"{mark} [{bar}] {paint(colour, status)}{times}"
 
 
 def _bar(phase: CyclePhase, axis: tuple[datetime, datetime] | None, width: int) -> str:
@@ -121,7 +122,7 @@ def _message(error: Any) -> str:
 
 _BUCKET: Final = "agent-os-peer-state"
 _CHOOSE: Final = "compare both; cycle import --theirs KEY takes the one there, cycle export --mine KEY the one here"
-_WIDTH: Final = 100  # where nobody knows how wide a line may be
+_WIDTH: Final = 80  # where nobody knows how wide a line may be
 _LOCATION: Final = (
     Argument("nats", of="URL", help="a NATS server with JetStream, such as nats://127.0.0.1:4222"),
     Argument("bucket", help=f"its bucket ({_BUCKET})"),
@@ -304,6 +305,8 @@ def validate(session: Session, given: dict[str, Any]) -> int:
     if place is None or not (place.exists or place.chosen):
         found = unsound(document)
         session.out.result(Cycles.validate, found)
+        if not found:
+            tell(session, *Cycles.validate.route.nothing)
         return 1 if found else 0
     return 1 if run(session, Cycles.validate, {"document": document}) else 0
 

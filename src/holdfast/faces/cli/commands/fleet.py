@@ -1,4 +1,7 @@
-"""`holdfast status`, `graph` and `activity`: the fleet for people. `--json` has the data of the operations."""
+"""`holdfast status`, `board`, `timeline`, `graph` and `activity`: the fleet for people.
+
+`--json` has the data of the operations.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,26 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+import msgspec
+
 from holdfast import errors
 from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli import drawings
-from holdfast.faces.cli.args import Argument
-from holdfast.faces.cli.call import Session
+from holdfast.faces.cli.args import Argument, Usage
+from holdfast.faces.cli.call import Session, tell
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.derive import arguments_of
 from holdfast.faces.cli.output import printable, short
-from holdfast.faces.cli.times import moment
+from holdfast.faces.cli.times import moment, until
 from holdfast.faces.cli.views import painter
 from holdfast.faces.cli.width import fitted, title
 from holdfast.operation import operation
+from holdfast.types import counted
 
 _STATUS: Final = operation("status")
 _ACTIVITY: Final = operation("activity")
+_BOARD: Final = operation("board")
+_TIMELINE: Final = operation("timeline")
 _REDRAW: Final = 1.0  # seconds at least between two drawings
 _IDLE: Final = 5.0  # and at most: what the log does not tell changes too
 _CLEAR: Final = "\x1b[H\x1b[2J"
@@ -149,6 +157,126 @@ def span(time: timedelta) -> str:
     return f"{seconds} s"
 
 
+# --- board -----------------------------------------------------------------------------------------------------------
+
+_COLUMNS: Final = ("in_progress", "review", "blocked", "ready", "waiting", "closed")  # what is under way first
+_FEW: Final = 10  # cards of each column where all are shown
+
+
+@command(
+    "board",
+    *(msgspec.structs.replace(each, required=False) if each.word else each for each in arguments_of(_BOARD)),
+    op=_BOARD,
+    more=f"Without a column, the first {_FEW} cards of each are shown; --json wants a column.",
+    relayed=True,
+)
+def board(session: Session, given: dict[str, Any]) -> int:
+    """List a column of the board, or all of them, with what its cards show."""
+    out, whole = session.out, "column" not in given
+    if whole and (out.json or "cursor" in given):
+        raise Usage("holdfast board --json shows one column", hint=f"columns: {', '.join(_COLUMNS)}")
+    with session.open() as workspace:
+        columns = (
+            {column: workspace.board(**{"limit": _FEW, **given, "column": column}) for column in _COLUMNS}
+            if (whole)
+            else {given["column"]: workspace.board(**given)}
+        )
+    if out.json or out.quiet:
+        for cards in columns.values():
+            out.result(_BOARD, cards)
+        return 0
+    paint = painter(out.colour)
+    lines = []
+    for column, cards in columns.items():
+        lines += ["", paint("bold", column)] if whole and cards else []
+        lines += [f"{'  ' * whole}{_card(card, column, paint)}" for card in cards]
+        if cards.cursor is not None:
+            more = f"holdfast board {column}{out.place}" if whole else f"--cursor {cards.cursor}"
+            lines.append(paint("dim", f"{'  ' * whole}more: {more}"))
+    out.text(*(fitted(line, out.width) for line in lines[whole and bool(lines) :]))
+    if not lines:
+        tell(session, "the board is empty" if whole else f"no task is in the column {given['column']}")
+    return 0
+
+
+def _card(card: Any, column: str, paint: Any) -> str:
+    """A task on the board: what a list shows, and what matters in its column."""
+    parts = [paint("bold", card.id), f"P{card.priority}", title(card.title)]
+    parts += [paint("dim", f"({card.type})")] if card.type != "task" else []
+    parts += [paint("dim", title("  ".join(f"#{tag}" for tag in card.tags)))] if card.tags else []
+    parts += [paint("dim", f"{card.children_closed}/{card.children}")] if card.children else []
+    if card.holder:
+        left = "parked" if card.parked else until(card.until) if card.until else "no end"
+        parts += [paint("cyan", f"@{printable(card.holder)}"), left]
+    elif card.assigned_to:
+        parts.append(paint("yellow", f"for {printable(card.assigned_to)}"))
+    if card.waits_for:
+        parts.append(f"waits for {counted(card.waits_for, 'others')}")
+    if column == "closed":
+        parts.append(moment(card.updated_at))
+    if card.since and not card.holder:
+        parts.append(moment(card.since))
+    parts += [paint("bold", f"holds up {card.holds_up}")] if card.holds_up else []
+    if card.reason:
+        parts.append(f"{printable(card.by or 'somebody')}: {title(card.reason)}")
+    return "  ".join(parts)
+
+
+# --- timeline --------------------------------------------------------------------------------------------------------
+
+_NAME: Final = 14  # columns of what was held
+_LINE: Final = 30  # columns of the time
+
+
+@command("timeline", *arguments_of(_TIMELINE), op=_TIMELINE, relayed=True)
+def timeline(session: Session, given: dict[str, Any]) -> int:
+    """Show what each agent held, and when."""
+    with session.open() as workspace:
+        found = workspace.timeline(**given)
+    out = session.out
+    if out.json or out.quiet:
+        out.result(_TIMELINE, found)
+        return 0
+    paint, column = painter(out.colour), (found.until - found.since) / _LINE
+    head = f"from {moment(found.since)} to {moment(found.until)}, each column {span(column)}"
+    lines = [line for name, lane in found.lanes.items() for line in _lane(found, name, lane, paint)]
+    out.text(*(fitted(line, out.width) for line in (head, *lines)))
+    if not lines:
+        tell(session, "nobody held anything then; further back: holdfast timeline 1d")
+    return 0
+
+
+def _lane(found: Any, name: str, lane: Any, paint: Any) -> Iterator[str]:
+    """What an agent held, a line for each, and when it sent mail."""
+    yield ""
+    yield paint("bold", title(name))
+    for kind, stretches in (("", lane.claims), ("lock ", lane.locks)):
+        for each in stretches:
+            end = each.end or found.until
+            how = each.how or ("held" if each.end is None else "released")
+            name = f"{kind}{each.id}" if len(each.id) < _NAME * 2 else f"{kind}paths"
+            more = f", and {each.count - 1} more" if each.count > 1 else ""
+            bar = _stretch(found, each.start, end, "=", ">" if each.end is None else "=")
+            yield f"  {short(printable(name), _NAME):<{_NAME}} [{bar}]  {span(end - each.start)}, {how}{more}"
+    if lane.mail:
+        marks = ["."] * _LINE
+        for time in lane.mail:
+            marks[_at(found, time)] = "m"
+        yield f"  {'mail':<{_NAME}} [{''.join(marks)}]  {counted(len(lane.mail), 'messages')}"
+
+
+def _stretch(found: Any, start: datetime, end: datetime, body: str, tip: str) -> str:
+    """A bar from a time to another."""
+    first, last = _at(found, start), _at(found, end)
+    return "." * first + body * (last - first) + tip + "." * (_LINE - 1 - last)
+
+
+def _at(found: Any, time: datetime) -> int:
+    """The column of a time."""
+    length = (found.until - found.since).total_seconds() or 1
+    return min(max(int((time - found.since).total_seconds() * _LINE / length), 0), _LINE - 1)
+
+
 # --- graph -----------------------------------------------------------------------------------------------------------
 
 _FORMATS: Final = ("text", "mermaid", "dot", "svg")
@@ -173,7 +301,8 @@ def graph(session: Session, given: dict[str, Any]) -> int:
     elif session.out.quiet:
         session.out.text(*(node.id for node in found.nodes))
     elif form == "text":
-        session.out.text(*drawings.text(found, painter(session.out.colour)))
+        lines = drawings.text(found, painter(session.out.colour))
+        session.out.text(*(fitted(line, session.out.width) for line in lines))
     else:
         session.out.text(*{"mermaid": drawings.mermaid, "dot": drawings.dot, "svg": drawings.svg}[form](found))
     return 0
@@ -199,7 +328,7 @@ def activity(session: Session, given: dict[str, Any]) -> int:
     session.out.text(f"{'':<10}" + "".join(f" {field}" for field in fields))
     for name, tally in (*found.agents.items(), ("all", found.total)):
         sums = "".join(f" {sum(getattr(tally, field)):>{len(field)}}" for field in fields)
-        session.out.text(f"{short(printable(name), 9):<10}{sums}  {_bars(tally.closed, 18)}")
+        session.out.text(f"{short(printable(name), 9):<10}{sums}  {_bars(tally.closed, 18)}".rstrip())
     return 0
 
 

@@ -180,6 +180,9 @@ standard error: {"schema_version": 1, "error", "code", "hint", "details"}.
     "times": """
 Durations are seconds, or like 90s, 15m, 2h, 1d, 1w. Times are RFC 3339
 (2026-03-01T12:00:00Z), or durations: --since 2h is two hours ago, --until 2h in
-two hours.
+two hours. Or as you say it, in your time zone: today, yesterday, tomorrow,
+monday, 'friday 9:00', 'tomorrow noon', 17:30, 9am, 'in 2 days', '3 hours ago'.
+A day begins at midnight; a weekday or a time of day is the next one, or with
+--since the last one.
 """,
 }

@@ -20,6 +20,8 @@ from holdfast.faces.cli.times import until
 from holdfast.types import Page, counted
 
 UNFINISHED: Final = ("open", "in_progress", "pending_merge", "blocked")
+_OPEN_STATES: Final = {"waiting", "ready"}  # of open tasks, and no statuses
+_LISTED: Final = 100
 _MANY: Final = 1000  # tasks that are looked at to say why
 _NAMED: Final = 2  # tasks that are named because others wait for them
 _VIEW: Final = {"sort", "limit", "cursor", "total", "status"}  # what is no filter
@@ -35,10 +37,35 @@ def show_list(session: Session, given: dict[str, Any]) -> int:
         given.setdefault("status", ["closed"] if closed else list(UNFINISHED))
     if closed:
         given.setdefault("sort", "-updated")
-    found = _mine(session, given) if mine else run(session, Tasks.list, given, explains=True)
+    if mine:
+        found = _mine(session, given)
+    elif not _OPEN_STATES.isdisjoint(given.get("status", ())):
+        found = _in_state(session, given)
+    else:
+        found = run(session, Tasks.list, given, explains=True)
     if not found and "cursor" not in given and not session.out.quiet:
         tell(session, _none_listed(session, given, closed or everything, mine))
     return 0
+
+
+def _in_state(session: Session, given: dict[str, Any]) -> list[Any]:
+    """Print the tasks of some statuses, where open ones are told apart: waiting, or ready for somebody."""
+    if chosen := [name for name in ("cursor", "total") if name in given]:
+        raise Usage(f"--status waiting cannot be combined with --{chosen[0]}", hint="holdfast help list")
+    from holdfast.workspace.watch import every
+
+    wanted, limit = {*given["status"]}, given.get("limit", _LISTED)
+    asked = given | {"status": sorted(wanted - _OPEN_STATES | {"open"}), "limit": _MANY}
+    found: list[Any] = []
+    with session.open() as workspace:
+        for task in every(workspace.tasks.list, **asked):
+            state = "waiting" if task.waiting else "ready" if task.status == "open" else task.status
+            if len(found) <= limit and not wanted.isdisjoint((state, task.status)):
+                found.append(task)
+    session.out.result(Tasks.list, found[:limit])
+    if len(found) > limit:
+        tell(session, f"there are more than {limit}: show more with --limit")
+    return found
 
 
 def _mine(session: Session, given: dict[str, Any]) -> list[Any]:
@@ -142,12 +169,21 @@ def _counted(count: int, one: str, many: str, rest: str) -> str:
 
 def _as(command: Command, run: Any, *more: Argument) -> Command:
     """The command of an operation, run by a function of ours, with more arguments."""
-    return msgspec.structs.replace(command, run=run, arguments=(*command.arguments, *more))
+    own = {each.name for each in more}
+    kept = (each for each in command.arguments if each.name not in own)
+    return msgspec.structs.replace(command, run=run, arguments=(*kept, *more))
 
 
 list_tasks: Final = _as(
     derive(Tasks.list),
     show_list,
+    Argument(
+        "status",
+        "texts",
+        short=next(each.short for each in derive(Tasks.list).arguments if each.name == "status"),
+        option="--status",
+        help="open, waiting, ready, in_progress, pending_merge, blocked or closed; may be repeated",
+    ),
     Argument("all", "flag", help="also closed tasks"),
     Argument("closed", "flag", help="closed tasks alone, the latest first"),
     Argument("mine", "flag", help="what you hold, and what is assigned to you"),

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.faces.cli.args import Argument, Usage
-from holdfast.faces.cli.call import Session
+from holdfast.faces.cli.call import Session, tell
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.server import carry_out, load_server, server_folder
 from holdfast.faces.cli.commands.store import server_of
@@ -124,6 +124,8 @@ def show(session: Session, given: dict[str, Any]) -> int:
     fields = [{name: value for name, value in msgspec.to_builtins(each).items() if name != "digest"} for each in found]
     lines = [f"{each.id}  token {each.token}  until {each.expires_at:%Y-%m-%d %H:%M} UTC" for each in found]
     session.out.say(fields, *lines)
+    if not found:
+        tell(session, "no browser is signed in")
     return 0
 
 
@@ -141,6 +143,8 @@ def revoke(session: Session, given: dict[str, Any]) -> int:
     for id in ids:
         sessions.revoke(id)
     session.out.say({"ids": ids}, *(f"revoked {id}" for id in ids))
+    if not ids:
+        tell(session, "no browser is signed in")
     return 0
 
 

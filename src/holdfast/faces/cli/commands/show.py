@@ -1,5 +1,5 @@
-"""`holdfast show`, `tree` and `log`: looking at tasks and at what happens. `undelete`, `dep
-remove` and `tag remove` look before they act, to say so if they change nothing; `template delete` says so too.
+"""`holdfast show`, `tree` and `log`: looking at tasks and at what happens. `undelete`, `dep remove` and
+`tag remove` look before they act, to say so if they change nothing.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from holdfast import errors
 from holdfast.domains.events import Events
 from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.args import Argument
-from holdfast.faces.cli.call import Session, perform, run, tell, tell_compacted
+from holdfast.faces.cli.call import Session, perform, tell, tell_compacted
 from holdfast.faces.cli.command import Command, Run, command
 from holdfast.faces.cli.derive import arguments_of, derive
 from holdfast.faces.cli.mail_views import section
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.times import readable
-from holdfast.faces.cli.views import Paint, painter, task_lines, tree_lines
-from holdfast.faces.cli.width import fitted, title
+from holdfast.faces.cli.views import Paint, painter, record_line, task_lines, tree_lines
+from holdfast.faces.cli.width import title
 from holdfast.operation import Operation
 from holdfast.types import EVENT_KINDS, Page
 from holdfast.types.agents import Message, PathLock
@@ -42,6 +42,7 @@ class Linked(msgspec.Struct, frozen=True):
     status: str
     title: str
     claimed_by: str | None
+    waiting: bool = False
 
 
 class Shown(Task, frozen=True, kw_only=True):
@@ -74,15 +75,15 @@ def show(session: Session, given: dict[str, Any]) -> int:
 
 def _lines(session: Session, task: Shown) -> Iterator[str]:
     """The text of a task: facts, body, then lists."""
-    paint, place, more = painter(session.out.colour), session.out.place, task.more
+    paint, place, more, width = painter(session.out.colour), session.out.place, task.more, session.out.width
     lines = task_lines(task, paint)
     end = lines.index("") if "" in lines else len(lines)  # where the body begins
-    yield from (fitted(line, None) for line in lines[:end])
+    yield from (each for at, line in enumerate(lines[:end]) for each in record_line(line, width, first=not at))
     facts = [("not ready", readable(reason.text)) for reason in task.reasons]
     facts += [("because", task.because)] if task.because else []
     facts += [("renamed", f"{', '.join(task.renamed)} had this id too, and is younger")] if task.renamed else []
-    yield from (f"  {name:<11}{printable(what)}" for name, what in facts)
-    yield from lines[end:]
+    told = (f"  {name:<11}{printable(what)}" for name, what in facts)
+    yield from (each for line in (*told, *lines[end:]) for each in record_line(line, width))
     lists = (
         ("links", [_linked(each, paint) for each in task.links], "dep list"),
         ("children", task.subtasks, "tree"),
@@ -93,11 +94,11 @@ def _lines(session: Session, task: Shown) -> Iterator[str]:
     for head, items, other in lists:
         left = more.get({"children": "subtasks", "mail": "messages"}.get(head, head))
         rest = f"and {left} more: holdfast {other} {task.id}{place}" if left else ""
-        yield from (fitted(line, session.out.width) for line in section(head, items, paint, rest))
+        yield from (each for line in section(head, items, paint, rest) for each in record_line(line, width))
 
 
 def _linked(link: Linked, paint: Paint) -> str:
-    status = paint("dim" if link.status == "closed" else "yellow", link.status)
+    status = paint("dim" if link.status == "closed" else "yellow", "waiting" if link.waiting else link.status)
     holder = f"  {paint('cyan', f'@{printable(link.claimed_by)}')}" if link.claimed_by else ""
     return f"{link.relation:<11}{paint('bold', link.id)}  {status}  {title(link.title)}{holder}"
 
@@ -154,7 +155,7 @@ def _links(workspace: Any, task: Any) -> tuple[list[Linked], int]:
         status = "deleted" if near.deleted_at else near.status
         if relation == "waits for" and status in ("closed", "deleted"):
             relation = "waited for"
-        found.append(Linked(relation, near.id, status, near.title, near.claimed_by))
+        found.append(Linked(relation, near.id, status, near.title, near.claimed_by, near.waiting))
     found.sort(key=lambda each: order.index(each.relation))
     return found[:_NEAR], len(links) - len(found[:_NEAR])
 
@@ -194,13 +195,6 @@ def remove_tags(session: Session, given: dict[str, Any]) -> int:
         what = "nothing was removed" if len(missing) == len(given["tags"]) else "only the others were removed"
         tell(session, f"{task.id} has no tag {' or '.join(missing)}, so {what}")
     return code
-
-
-def delete_template(session: Session, given: dict[str, Any]) -> int:
-    """Delete a template; say so if there is none."""
-    if not run(session, Tasks.delete_template, given):
-        tell(session, f"there is no template {given['name']}, so nothing was deleted")
-    return 0
 
 
 def _found(session: Session, op: Operation[..., Any], id: str, **more: Any) -> Any:
@@ -280,7 +274,7 @@ def _check_limit(limit: int) -> None:
 
 @command(
     "log",
-    Argument("since", "past", help="since this moment, or for such as 12h"),
+    Argument("since", "past", help="since then: 12h, yesterday, 'monday 9:00' or a moment"),
     Argument("by", option="--actor", help="by this actor alone", names="agent"),
     Argument("kinds", "texts", choices=EVENT_KINDS, help="of this kind alone; may be repeated"),
     Argument("limit", "int", help=f"the newest so many ({_LAST})"),
@@ -348,4 +342,3 @@ def _as(op: Operation[..., Any], run: Run) -> Command:
 undelete_task: Final = _as(Tasks.restore, undelete)
 undepend: Final = _as(Tasks.undepend, remove_dependency)
 untag: Final = _as(Tasks.remove_tags, remove_tags)
-forget_template: Final = _as(Tasks.delete_template, delete_template)

@@ -376,6 +376,10 @@ def init(session: Session, given: dict[str, Any]) -> int:
         location.check_folder(named, "--dir" if session.given.get("dir") else "HOLDFAST_DIR")
     folder = os.path.abspath(os.path.expanduser(named)) if named else location.home(session.folder)
     found = location.Place("", folder=folder).exists
+    above = None if named or found else location.find({}, {}, lambda: session.folder)
+    above = None if above is None or above.folder == folder else above
+    if above is not None and location.git_root(session.folder) is None:
+        return _there_already(session, above)
     if not found:
         check_unserved(folder)
     known = [] if found else backups_of(folder, session.environ)
@@ -399,11 +403,27 @@ def init(session: Session, given: dict[str, Any]) -> int:
     if root is not None and not location.has_store(shared := location.home(root)):
         another = f"holdfast init{options_of(('--dir', shared))}"
         lines.append(f"commands here use it; make another one for the whole repository: {another}")
+    if above is not None:
+        lines.append(f"the one above, in {above.name}, is not used in this repository any more")
     if known:
         lines.append(f"backups of a workspace that was here: {len(known)}; holdfast restore{at} lists them")
     if not found:
         lines.append(f"next: holdfast create 'a first task'{at}; holdfast help")
     session.out.say({"folder": folder, "made": not found, "backups": len(known)}, *lines)
+    return 0
+
+
+def _there_already(session: Session, above: location.Place) -> int:
+    """Say that commands in this folder use a workspace above it, and how to make another one all the same."""
+    from holdfast.hints import options_of
+
+    own = os.path.join(session.folder, location.FOLDER)
+    another = f"holdfast init{options_of(('--dir', os.path.relpath(own, session.folder)))}"
+    lines = [
+        f"there is a workspace above this folder, in {above.name}, and commands here use it",
+        f"make another one for this folder alone: {another}",
+    ]
+    session.out.say({"folder": above.name, "made": False, "backups": 0}, *lines)
     return 0
 
 
