@@ -98,7 +98,7 @@ if TYPE_CHECKING:  # making it takes longer than all other classes here
         frees: bool
         whole: bool
         irreversible: str
-        told: tuple[str, ...]
+        done: tuple[str, ...]
         nothing: tuple[str, ...]
         nests: bool
         shapes: Mapping[str, Any]
@@ -127,7 +127,7 @@ class Route(msgspec.Struct, frozen=True):
 
     Command line: `cli` is the command and its positional arguments, as in "tag add ID TAGS..." (`...` takes all that
     are left, brackets enclose what may be omitted; without any, the required arguments are positional), `help` its
-    purpose in a sentence, `examples` lines that run. `told`: what a person reads in place of a bare True, number or
+    purpose in a sentence, `examples` lines that run. `done`: the sentence for people in place of a bare True, number or
     nothing, with arguments and the result in braces, as in {result:tasks}; `nothing`: what to say if the result is
     False, 0 or an empty list. Of several the first counts whose arguments were given. `whole`: a list shows each record
     with its text. `arguments` describes those that mean something else than `holdfast.arguments` says; `shapes` has
@@ -150,7 +150,7 @@ class Route(msgspec.Struct, frozen=True):
     frees: bool = False
     whole: bool = False
     irreversible: str = ""
-    told: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
     nothing: tuple[str, ...] = ()
     nests: bool = False
     local: bool = False

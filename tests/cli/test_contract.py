@@ -247,7 +247,7 @@ def test_exit_codes_of_refusals(made: Cli) -> None:
             f"tree --limit {HUGE}",
         ),
         *(f"lock check l {HUGE}", f"cell at r c {HUGE}", "tree --limit -1"),
-        *(f"event compact {HUGE}", f"cell cas r c {HUGE} 1", "lock acquire l --actor a --ttl -1"),
+        *(f"event compact {HUGE} --yes", f"cell cas r c {HUGE} 1", "lock acquire l --actor a --ttl -1"),
         *(f"watch --after {HUGE} --timeout 0.1", f"list --at-least {HUGE}", "list --limit 0", "log --limit 0"),
     ],
 )

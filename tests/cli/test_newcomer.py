@@ -231,6 +231,31 @@ def test_list_tells_waiting_tasks_from_ready_ones(made: Cli, shop: dict[str, str
     assert (limited.out.count("\n"), "show more with --limit" in limited.err) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("list --status done", "did you mean closed?"),
+        ("list --status todo", "did you mean open?"),
+        ("mail list", "did you mean mail inbox?"),
+        ("dep hf-7k2q hf-3m9x", "did you mean dep add hf-7k2q?"),
+        ("tag hf-7k2q urgent", "did you mean tag add hf-7k2q?"),
+        ("lock deploy", "did you mean lock acquire deploy?"),
+        ("move hf-7k2q hf-3m9x", "holdfast reparent ID PARENT"),
+        ("list --deleted", "did you mean --include-deleted?"),
+        ("create x --due tomorrow", "holdfast defer ID TIME"),
+    ],
+)
+def test_words_that_people_try_lead_somewhere(made: Cli, line: str, hint: str) -> None:
+    refused = made(*_split(line))
+    assert refused.code != 0
+    assert hint in refused.err
+
+
+def test_a_time_of_two_words_needs_no_quotes(made: Cli) -> None:
+    id = made("create", "later", "-q").id
+    assert "waiting" in made("defer", id, "tomorrow", "9:00").out
+
+
 def test_a_message_is_m1_wherever_it_is_named(made: Cli, shop: dict[str, str]) -> None:
     told = (
         made("log", "--kind", "message").out + made("watch", "--after", "0", "--timeout", "0", "--kind", "message").out

@@ -326,7 +326,7 @@ def test_a_compacted_past_is_told_beside_what_is_left_and_fails_no_command(made:
     made("stash", "set", stash, '{"n": 2}')
     assert json.loads(made("log", "--json").out).keys() == {"schema_version", "data"}
     mark = len(made("event", "list", "-q").out.split())
-    assert made("event", "compact", str(mark + 1)).code == 0
+    assert made("event", "compact", str(mark + 1), "--yes").code == 0
     commands = [f"history {task}", "cell history run cell", f"stash history {stash}", "event list", "log"]
     words = f"holdfast: events up to revision {mark} were compacted: of these, this is what is left\n"
     for command in (*commands, f"resume {task}", "log --summary"):

@@ -63,7 +63,7 @@ def test_a_day_of_work_is_the_same_on_a_server(remote: Cli, project: Path) -> No
     assert remote("mail", "inbox", "--actor", "b", "-q").id == mail
     assert "  a long\n  body\n" in remote("mail", "get", mail).out
 
-    assert remote("cell", "set", "r", "c", '{"$bytes": "aGk="}').out == "1\n"
+    assert remote("cell", "set", "r", "c", '{"$bytes": "aGk="}').out == "r c has version 1\n"
     assert remote("cell", "cas", "r", "c", "7", "1").code == 9
     assert remote("cell", "get", "r", "c", "--json").data["value"] == {"$bytes": "aGk="}
     assert remote("path", "lock", "src/**", "--actor", "a").code == 0

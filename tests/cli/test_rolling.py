@@ -209,7 +209,7 @@ def test_a_snapshot_is_taken_before_what_cannot_be_undone(made: Cli, project: Pa
     task = made("create", "precious", "-q").id
     made("delete", task)
     made("create", "other")
-    line = {"purge": f"purge {task}", "import": "import -", "compact": "event compact 2"}[what]
+    line = {"purge": f"purge {task} --yes", "import": "import -", "compact": "event compact 2 --yes"}[what]
     new = made("export").out.replace("other", "new") if what == "import" else ""
     answer = made(*line.split(), "--prefer", "theirs", stdin=new) if new else made(*line.split())
     assert answer.code == 0, answer.err
@@ -230,7 +230,7 @@ def test_what_changes_nothing_leaves_no_backup(made: Cli, project: Path) -> None
     made("create", "x")
     assert made("import", "-", stdin="junk\n").code == 1
     assert made("import", "-").code == 0
-    assert made("purge", "hf-0000").code == 10
+    assert made("purge", "hf-0000", "--yes").code == 10
     assert rolling.backups_of(str(project / ".holdfast"), os.environ) == []
 
 
@@ -239,7 +239,7 @@ def test_rotation_leaves_a_backup_that_a_user_made(made: Cli, project: Path) -> 
     asked_for = made("backup").out.strip()
     for number in range(rolling.KEPT + 1):
         made("delete", task := made("create", f"task {number}", "-q").id)
-        assert made("purge", task).code == 0
+        assert made("purge", task, "--yes").code == 0
     found = rolling.backups_of(str(project / ".holdfast"), os.environ)
     assert found[0] == asked_for, "by the time that it was made, beside the others"
     assert len(found) == rolling.KEPT + 1

@@ -263,7 +263,7 @@ class Agents(Domain[M]):
         forget,
         http="DELETE /api/agents/{name}",
         cli="agent forget",
-        told=("forgot {name}",),
+        done=("forgot {name}",),
         help="Forget an agent that is gone; what it holds and its mail stay.",
         nothing=("there is no agent {name}, so nothing was forgotten",),
         examples=(example("holdfast agent forget agent-2", "holdfast claim hf-7k2q --actor agent-2"),),

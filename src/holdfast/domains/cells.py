@@ -28,9 +28,6 @@ RUN = "run"
 CELL_LOCK = "cell-lock"
 
 
-# --- writing one cell ------------------------------------------------------------------------------------------------
-
-
 def put(tx: Tx, run: str, cell: str, data: bytes, old: Stored | None, op: str, lease: str | None) -> int:
     """Write the next version of a cell and its event."""
     if old is None:
@@ -228,13 +225,9 @@ def delete_run(tx: Tx, run: str) -> int:
 
 def end_lease(tx: Tx, lease: leases.Id, op: str) -> None:
     """Remove the cells bound to an ended lease."""
-    for run, cell, version in tx.all(
-        "SELECT run, cell, version FROM cells WHERE lease = ? ORDER BY run, cell", (lease,)
-    ):
+    bound = "SELECT run, cell, version FROM cells WHERE lease = ? ORDER BY run, cell"
+    for run, cell, version in tx.all(bound, (lease,)):
         remove(tx, run, cell, version, None, op)
-
-
-# --- locks on cells --------------------------------------------------------------------------------------------------
 
 
 def locked(run: str, cell: str) -> Target:
@@ -292,7 +285,7 @@ class Cells(Domain[M]):
         set_cell,
         http="PUT /api/cells/{run}/{cell}",
         cli="cell set",
-        told=("{run} {cell} has version {result}",),
+        done=("{run} {cell} has version {result}",),
         help="Write a cell, and print its new version.",
         examples=(
             _CELL,
@@ -330,7 +323,7 @@ class Cells(Domain[M]):
         delete_cell,
         http="DELETE /api/cells/{run}/{cell}",
         cli="cell delete",
-        told=("deleted {run} {cell}; its history stays",),
+        done=("deleted {run} {cell}; its history stays",),
         help="Delete a cell; its history stays.",
         nothing=("there is no cell {run} {cell}, so nothing was deleted",),
         examples=(example("holdfast cell delete run-1 status", _CELL),),
@@ -339,7 +332,7 @@ class Cells(Domain[M]):
         cas_cell,
         http="POST /api/cells/{run}/{cell}/cas",
         cli="cell cas",
-        told=("{run} {cell} has version {result}",),
+        done=("{run} {cell} has version {result}",),
         help="Write a cell only if it is at the version you expect.",
         examples=(
             example("""holdfast cell cas run-1 status 1 '"done"'""", _CELL),
@@ -352,7 +345,7 @@ class Cells(Domain[M]):
         init_cell,
         http="POST /api/cells/{run}/{cell}/init",
         cli="cell init",
-        told=("{run} {cell} has version {result}",),
+        done=("{run} {cell} has version {result}",),
         help="Write a cell only if it has no value yet.",
         examples=("""holdfast cell init run-1 owner '"agent-1"'""",),
     )
@@ -376,7 +369,7 @@ class Cells(Domain[M]):
         compare_and_delete,
         http="POST /api/cells/{run}/{cell}/compare-and-delete",
         cli="cell compare-and-delete",
-        told=("deleted {run} {cell}; its history stays",),
+        done=("deleted {run} {cell}; its history stays",),
         help="Delete a cell only if it is at the version you expect.",
         examples=(example("holdfast cell compare-and-delete run-1 status 1", _CELL),),
     )
@@ -408,7 +401,7 @@ class Cells(Domain[M]):
         restore_cell,
         http="POST /api/cells/{run}/{cell}/restore",
         cli="cell restore",
-        told=("{run} {cell} has the value of version {version} again, as version {result}",),
+        done=("{run} {cell} has the value of version {version} again, as version {result}",),
         help="Write the value of an old version back, as a new version.",
         examples=(example("holdfast cell restore run-1 status 1", _CELL, _CELL),),
     )
@@ -443,7 +436,7 @@ class Cells(Domain[M]):
         delete_run,
         http="DELETE /api/cells/{run}",
         cli="cell delete-run",
-        told=("deleted the run {run}: {result:cells}",),
+        done=("deleted the run {run}: {result:cells}",),
         help="Delete every cell of a run, and print how many.",
         nothing=("the run {run} has no cells, so nothing was deleted",),
         examples=(example("holdfast cell delete-run run-1", _CELL),),
@@ -452,7 +445,6 @@ class Cells(Domain[M]):
         refresh_ttl,
         http="POST /api/cells/{run}/{cell}/refresh-ttl",
         cli="cell refresh-ttl",
-        told=("{run} {cell} lasts longer now",),
         help="Set how long a cell lasts from now on.",
         nothing=("there is no cell {run} {cell}, so nothing was changed",),
         examples=(example("holdfast cell refresh-ttl run-1 status 2h", _CELL),),
@@ -494,7 +486,6 @@ class Cells(Domain[M]):
         release_lock,
         http="POST /api/cells/{run}/{cell}/lock/release",
         cli="cell unlock",
-        told=("released {run} {cell}",),
         help="Free your lock of a cell.",
         nothing=("nobody holds {run} {cell}, so nothing was released",),
         examples=(example("holdfast cell unlock run-1 status", "holdfast cell lock run-1 status"),),

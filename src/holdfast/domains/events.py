@@ -73,7 +73,7 @@ class Events(Domain[M]):
         compact,
         http="POST /api/events/compact",
         cli="event compact",
-        told=("compacted {result:events}",),
+        done=("compacted {result:events}",),
         help="Forget old events, after a backup; print how many went.",
         examples=(example("holdfast event compact 2 --yes", "holdfast note hf-7k2q one"),),
         role="admin",

@@ -120,7 +120,7 @@ class Leases(Domain[M]):
         revoke_lease,
         http="DELETE /api/leases/{id}",
         cli="lease revoke",
-        told=("ended the lease {id}, and what hung on it",),
+        done=("ended the lease {id}, and what hung on it",),
         help="End a lease now, and everything bound to it.",
         examples=(example("holdfast lease revoke $(holdfast lease list -q --limit 1)", _LEASE),),
     )

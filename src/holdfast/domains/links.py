@@ -213,7 +213,7 @@ class Links(Domain[M]):
         delete,
         http="DELETE /api/links/{id}",
         cli="link delete",
-        told=("deleted the link {id}",),
+        done=("deleted the link {id}",),
         help="Remove a link.",
         examples=(example("holdfast link delete $(holdfast link list -q --type scoped_to)", *SCOPED),),
     )

@@ -115,7 +115,7 @@ class Locks(Domain[M]):
         release,
         http="POST /api/locks/{name}/release",
         cli="lock release",
-        told=("released {name}",),
+        done=("released {name}",),
         help="Free your lock, or by force another's.",
         examples=(
             example("holdfast lock release deploy", _LOCK),
@@ -139,7 +139,7 @@ class Locks(Domain[M]):
         http="GET /api/locks/{name}/check",
         plain=True,
         cli="lock check",
-        told=("{name} is held with the token {token}",),
+        done=("{name} is held with the token {token}",),
         help="Pass if a lock is held with this token; exit code 15 if not.",
         examples=(example("holdfast lock check deploy 8192", _LOCK),),
         arguments={"token": "the fencing token"},

@@ -359,7 +359,7 @@ class Trails(Domain[M]):
         remove,
         http="POST /api/trails/{trail}/tasks/remove",
         cli="trail remove",
-        told=("{task} does not belong to the trail any more",),
+        done=("{task} does not belong to the trail any more",),
         help="Let a task belong to a trail no more.",
         nothing=("task {task} does not belong to the trail {trail}, so nothing was removed",),
         examples=(example("holdfast trail remove $(holdfast trail list -q) hf-7k2q", *ON_TRAIL),),
@@ -397,7 +397,7 @@ class Trails(Domain[M]):
         delete,
         http="DELETE /api/trails/{id}",
         cli="trail delete",
-        told=("deleted the trail {id}",),
+        done=("deleted the trail {id}",),
         help="Delete a trail that nothing belongs to any more.",
         examples=(example("holdfast trail delete $(holdfast trail list -q --state abandoned)", *_GONE),),
     )

@@ -361,7 +361,7 @@ class Cycles(Domain[M]):
         delete,
         http="DELETE /api/cycles/{key}",
         cli="cycle delete",
-        told=("deleted {key}",),
+        done=("deleted {key}",),
         help="Delete a cycle that is at its end, and what its history says.",
         examples=(example("holdfast cycle delete peer:spec:login", *_FAILED_CYCLE),),
         arguments={"force": "wherever it stands, also a broken one"},
@@ -397,7 +397,7 @@ class Cycles(Domain[M]):
         sent,
         http="POST /api/cycles/{key}/sent",
         cli="cycle sent",
-        told=("noted that {place} has sequence {sequence} of {key}",),
+        done=("noted that {place} has sequence {sequence} of {key}",),
         help="Record what became of a cycle elsewhere, as cycle export does.",
         examples=(example("holdfast cycle sent peer:spec:login write 1 peer-state/login.json", _CYCLE),),
         arguments={

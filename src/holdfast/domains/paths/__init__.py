@@ -427,7 +427,7 @@ class Paths(Domain[M]):
         release,
         http="POST /api/paths/release",
         cli="path release [ID]",
-        told=("released {result:path locks}",),
+        done=("released {result:path locks}",),
         help="Free a path lock, or all of yours, or those taken for a task.",
         examples=(
             example("holdfast path release 'src/parser/**'", _PATH),
@@ -465,7 +465,7 @@ class Paths(Domain[M]):
         http="GET /api/paths/{id}/check",
         plain=True,
         cli="path check-token",
-        told=("{id} is held with the token {token}",),
+        done=("{id} is held with the token {token}",),
         help="Pass if a path lock is held with this token; exit code 15 if not.",
         examples=(example("holdfast path check-token 'src/parser/**' 1  # exit code 15: it has another", _PATH),),
         arguments={**_EITHER, "token": "the fencing token"},

@@ -230,9 +230,6 @@ def list_stashes(
     return page
 
 
-# --- hooks for other domains -----------------------------------------------------------------------------------------
-
-
 def end_lease(tx: Tx, lease: str, op: str) -> None:
     """Remove an expired stash; if it is a held lock, the lock is freed."""
     for id, version, bound in tx.all("SELECT id, version, lease FROM stashes WHERE lease = ?", (lease,)):
@@ -433,7 +430,7 @@ class Stashes(Domain[M]):
         rows.release,
         http="POST /api/stashes/{id}/release",
         cli="stash release",
-        told=("released {id}, which has version {result}",),
+        done=("released {id}, which has version {result}",),
         help="Give your lock stash back, and print its version.",
         examples=(example("holdfast stash release gate", _GATE, "holdfast stash acquire gate"),),
         frees=True,
@@ -450,7 +447,7 @@ class Stashes(Domain[M]):
         rows.check_token,
         http="GET /api/stashes/{id}/check",
         cli="stash check",
-        told=("{id} is held with the token {token}",),
+        done=("{id} is held with the token {token}",),
         help="Pass if a lock stash is held with this token; exit code 15 if not.",
         examples=(example("holdfast stash check gate 12288", _GATE, "holdfast stash acquire gate"),),
         arguments={"token": "the fencing token"},
@@ -466,7 +463,7 @@ class Stashes(Domain[M]):
         delete,
         http="DELETE /api/stashes/{id}",
         cli="stash delete",
-        told=("deleted the stash {id}",),
+        done=("deleted the stash {id}",),
         help="Delete a stash and what its history says.",
         examples=(example("holdfast stash delete hits", HITS),),
     )

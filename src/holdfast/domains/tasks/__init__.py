@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from holdfast.domains.tasks import resume as _resume
     from holdfast.domains.tasks import tree as _tree
 else:  # whoever claims and completes needs none of them
-    _changes, _details, _graph, _past, _queries, _resume, _tree = (
-        Late(f"holdfast.domains.tasks.{name}")
-        for name in ("changes", "details", "graph", "past", "queries", "resume", "tree")
-    )
+    _later = ("changes", "details", "graph", "past", "queries", "resume", "tree")
+    _changes, _details, _graph, _past, _queries, _resume, _tree = (Late(f"holdfast.domains.tasks.{n}") for n in _later)
 
 _ONE = "/api/tasks/{id}"
 
@@ -284,7 +282,7 @@ class Tasks(TaskSets[M]):
         http="POST /api/tasks/release-stale-claims",
         admin_only={"timeout": ANY},
         cli="release-stale-claims",
-        told=("reopened {result:tasks}",),
+        done=("reopened {result:tasks}",),
         help="Reopen the tasks whose claims have expired, and print how many.",
         examples=("holdfast release-stale-claims", "holdfast release-stale-claims --timeout 2h"),
         arguments={"timeout": Meaning("also claims not renewed for so long: 90, 90s, 15m, 2h", "seconds")},
@@ -358,7 +356,7 @@ class Tasks(TaskSets[M]):
     defer = write(
         _details.defer,
         http=f"POST {_ONE}/defer",
-        cli="defer ID UNTIL",
+        cli="defer ID UNTIL...",
         help="Let a task wait until a time; none ends the wait.",
         examples=("holdfast defer hf-7k2q 2d", example("holdfast defer hf-7k2q none", "holdfast defer hf-7k2q 2d")),
     )
@@ -478,7 +476,7 @@ class Tasks(TaskSets[M]):
         _changes.delete,
         http=f"DELETE {_ONE}",
         cli="delete ID [REASON]",
-        told=("deleted {result:tasks}; holdfast undelete {id} brings back what was deleted",),
+        done=("deleted {result:tasks}; holdfast undelete {id} brings back what was deleted",),
         help="Delete a task and all below it; undelete brings them back.",
         examples=("holdfast delete hf-3m9x 'made by mistake'",),
     )
@@ -494,7 +492,7 @@ class Tasks(TaskSets[M]):
         _changes.purge,
         http=f"POST {_ONE}/purge",
         cli="purge",
-        told=("purged {result:tasks}",),
+        done=("purged {result:tasks}",),
         help="Remove a task and all below it for good, after a backup.",
         examples=("holdfast purge hf-3m9x --yes",),
         role="admin",

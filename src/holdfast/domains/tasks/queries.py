@@ -277,10 +277,22 @@ def _of_status(walk: Walk, status: str) -> Walk:
     return part
 
 
+# What other programs call a status, or what shows the tasks that are meant.
+_NEAR: Final = {
+    **dict.fromkeys(("done", "completed", "finished", "resolved", "cancelled"), "closed"),
+    **dict.fromkeys(("todo", "new", "pending", "backlog"), "open"),
+    **dict.fromkeys(("doing", "active", "claimed", "started", "in-progress", "inprogress"), "in_progress"),
+    **dict.fromkeys(("review", "in_review"), "pending_merge"),
+    "stuck": "blocked",
+    "waiting": "board('waiting')",
+    "ready": "tasks.ready()",
+}
+
+
 def _check_status(status: TaskStatus) -> TaskStatus:
     if status not in STATUSES:
-        near = {"waiting": "what is open and waits: board('waiting'); ", "ready": "what is ready: tasks.ready(); "}
-        hint = f"{near.get(str(status), '')}statuses: {', '.join(STATUSES)}"
+        near = _NEAR.get(status) if isinstance(status, str) else None
+        hint = f"{'' if near is None else f'did you mean {near}? '}statuses: {', '.join(STATUSES)}"
         raise errors.InvalidFilter(f"{status!r} is not a status", hint=hint)
     return status
 

@@ -192,7 +192,7 @@ class TaskSets(Domain[M]):
         http="DELETE /api/templates/{name}",
         cli="template delete",
         nothing=("there is no template {name}, so nothing was deleted",),
-        told=("deleted the template {name}",),
+        done=("deleted the template {name}",),
         help="Forget a template; tasks made from it stay.",
         examples=(example("holdfast template delete release", _TEMPLATE),),
     )

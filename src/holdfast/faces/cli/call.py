@@ -336,8 +336,10 @@ def _print(session: Session, op: Operation[..., Any], arguments: dict[str, Any],
     """Print the result of an operation; for people as the sentence of its line, which may be that of nothing alone."""
     out = session.out
     sentence = ""
-    if op.route.told and not out.json and not out.quiet:
-        sentence = _first(op.route.told, session, {**arguments, "result": _Result(result)})
+    if op.route.done and not out.json and not out.quiet:
+        sentence = _first(op.route.done, session, {**arguments, "result": _Result(result)})
+    elif result is True and op.writes and not out.json and not out.quiet:
+        sentence = "done"
     if not sentence:
         return out.result(op, result)
     if result or result is None or not op.route.nothing:

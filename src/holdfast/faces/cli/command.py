@@ -167,6 +167,8 @@ def _find_in_group(group: str, given: Sequence[str]) -> tuple[Command, int]:
     more = words[len(group.split()) :]
     members = members_of(group, names)
     near = _same(more[0], members) or nearest(more[0], members) if more else None
+    if near is None and more:  # dep ID, tag ID TAG, lock NAME: the verb was left out
+        near = next((f"{verb} {more[0]}" for verb in ("add", "acquire") if verb in members), None)
     also = f"did you mean {group} {near}? " if near else ""
     wrong = f"there is no command {f'{group} {more[0]}'!r}" if more else f"holdfast {group} needs a subcommand"
     if not more and len(given) > len(words):

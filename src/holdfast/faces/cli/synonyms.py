@@ -47,6 +47,9 @@ INSTEAD: Final = {
     **dict.fromkeys(("comments", "notes"), "holdfast show ID, or holdfast history ID --field note"),
     **dict.fromkeys(("rename", "mv"), "holdfast update ID --title TITLE"),
     "priority": "holdfast update ID --priority P1",
+    "move": "holdfast reparent ID PARENT, or holdfast update ID --title TITLE",
+    **dict.fromkeys(("me", "who-am-i"), "holdfast where says who you are, holdfast list --mine what is yours"),
+    **dict.fromkeys(("snooze", "postpone", "later", "schedule"), "holdfast defer ID 'monday 9:00'"),
     **dict.fromkeys(("merge", "accept"), "holdfast approve ID"),
     **dict.fromkeys(("duplicate", "duplicates", "dup"), "holdfast cancel ID 'duplicate of ID'"),
     **dict.fromkeys(("epic", "epics"), "holdfast create TITLE --type epic, and --parent ID for what is below it"),
@@ -99,4 +102,5 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
 ELSEWHERE: Final = {
     "--mine": "holdfast list --mine lists what you hold and what is assigned to you",
     "--all": "holdfast list --all lists closed tasks too",
+    **dict.fromkeys(("--due", "--defer", "--start", "--until"), "holdfast defer ID TIME lets a task wait until then"),
 }

@@ -79,6 +79,7 @@ def readable(text: str) -> str:
 _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NEAR: Final = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _HOURS: Final = {"midnight": (0, 0), "noon": (12, 0)}
+_TIMES: Final = {"last night": "yesterday 18:00", "this morning": "today 6:00", "tonight": "today 18:00"}
 _CLOCK: Final = r"(\d{1,2})(?::(\d\d))? ?(am|pm)?"
 _SPAN: Final = r"(in )?(\d+) ?(min|minutes?|h|hours?|days?|weeks?)( ago)?"
 _SPANS: Final = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -90,8 +91,8 @@ def spoken(text: str, now: datetime, plain: int) -> datetime:
     A day without a time begins at midnight, in the zone of `now`. A weekday or a time of day is the next one, or the
     last one where `plain` is -1.
     """
-    words = text.lower().replace(",", " ").split()
-    said = " ".join(words)
+    said = " ".join(text.lower().replace(",", " ").split())
+    words = _TIMES.get(said, said).split()
     if span := re.fullmatch(_SPAN, said):
         sign = -1 if span[4] else 1 if span[1] else plain
         return now + sign * timedelta(seconds=int(span[2]) * _SPANS[span[3][0]])

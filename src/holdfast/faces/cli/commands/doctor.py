@@ -19,7 +19,8 @@ from holdfast import errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
-from holdfast.faces.cli.commands.store import backups_of, copy_problem, describe_node, server_of
+from holdfast.faces.cli.commands.nodes import describe_node
+from holdfast.faces.cli.commands.store import backups_of, copy_problem, server_of
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.relay import describe_use
 from holdfast.filesystem import recorded_log

@@ -49,7 +49,7 @@ def show_list(session: Session, given: dict[str, Any]) -> int:
 
 
 def _in_state(session: Session, given: dict[str, Any]) -> list[Any]:
-    """Print the tasks of some statuses, where open ones are told apart: waiting, or ready for somebody."""
+    """Print the tasks of some statuses, of which waiting and ready are two states of open ones."""
     if chosen := [name for name in ("cursor", "total") if name in given]:
         raise Usage(f"--status waiting cannot be combined with --{chosen[0]}", hint="holdfast help list")
     from holdfast.workspace.watch import every

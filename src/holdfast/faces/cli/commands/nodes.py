@@ -1,4 +1,7 @@
-"""`holdfast replicate` and `holdfast detach`: a workspace goes to a log that several machines share, and back."""
+"""`holdfast replicate` and `holdfast detach`: a workspace goes to a log that several machines share, and back.
+
+Besides, what a node is in words, for `where` and `doctor`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import local_folder, server_of
 from holdfast.filesystem import recorded_log
+from holdfast.types import NodeState
 
 
 @command(
@@ -64,3 +68,25 @@ def _check_unserved(folder: str) -> None:
     address = server_of(folder) if os.path.isdir(folder) else ""
     if address:
         raise errors.Busy(f"a server runs on {folder} ({address}); nothing was changed", hint="stop it, and retry")
+
+
+def node_of(session: Session) -> tuple[dict[str, Any] | None, list[str]]:
+    """How this node of a replicated workspace is, as facts and in words; None if the replica cannot be opened."""
+    from msgspec.structs import asdict
+
+    try:
+        with session.open_local() as workspace:
+            state = workspace.node_state()
+    except errors.HoldfastError as error:
+        return None, [error.message]
+    assert state is not None
+    return {**asdict(state), "lag": state.lag}, describe_node(state)
+
+
+def describe_node(state: NodeState) -> list[str]:
+    """A node in words: where it is, and how durable its log is."""
+    at = f"{state.engine}, node {state.node} at position {state.position}"
+    if state.lag is None:
+        return [f"{at}; the log cannot be reached, reads go on: {state.away}"]
+    words = "up to date" if state.lag == 0 else f"{state.lag} behind the end of the log"
+    return [f"{at}, {words}", *(state.doubts or ["an acknowledged commit is on the disks of the log"])]

@@ -25,7 +25,7 @@ from holdfast.faces.cli.output import bar, printable
 from holdfast.faces.cli.relay import describe_use
 from holdfast.filesystem import make_folder, recorded_log, write_private
 from holdfast.private_socket import SERVER_LOCK
-from holdfast.types import NodeState, as_time
+from holdfast.types import as_time
 
 if TYPE_CHECKING:
     from holdfast.workspace import Workspace
@@ -376,8 +376,8 @@ def init(session: Session, given: dict[str, Any]) -> int:
         location.check_folder(named, "--dir" if session.given.get("dir") else "HOLDFAST_DIR")
     folder = os.path.abspath(os.path.expanduser(named)) if named else location.home(session.folder)
     found = location.Place("", folder=folder).exists
-    above = None if named or found else location.find({}, {}, lambda: session.folder)
-    above = None if above is None or above.folder == folder else above
+    above = None if named or found or given.get("log") else location.find({}, {}, lambda: session.folder)
+    above = None if above is None or above.folder == folder else above  # what is left of one here is none above
     if above is not None and location.git_root(session.folder) is None:
         return _there_already(session, above)
     if not found:
@@ -448,33 +448,13 @@ def where(session: Session, given: dict[str, Any]) -> int:
         facts["log"] = recorded_log(place.folder)
         facts["node"] = None
         if facts["log"]:
-            facts["node"], words = _node_of(session)
+            from holdfast.faces.cli.commands.nodes import node_of
+
+            facts["node"], words = node_of(session)
             lines += [f"log        {facts['log']}", *(f"           {each}" for each in words)]
         lines += [f"backups    {len(known)} in {os.path.dirname(known[-1])}"] if known else []
     session.out.say(facts, *lines)
     return 0
-
-
-def _node_of(session: Session) -> tuple[dict[str, Any] | None, list[str]]:
-    """How this node of a replicated workspace is, as facts and in words; None if the replica cannot be opened."""
-    from msgspec.structs import asdict
-
-    try:
-        with session.open_local() as workspace:
-            state = workspace.node_state()
-    except errors.HoldfastError as error:
-        return None, [error.message]
-    assert state is not None
-    return {**asdict(state), "lag": state.lag}, describe_node(state)
-
-
-def describe_node(state: NodeState) -> list[str]:
-    """A node in words: where it is, and how durable its log is."""
-    at = f"{state.engine}, node {state.node} at position {state.position}"
-    if state.lag is None:
-        return [f"{at}; the log cannot be reached, reads go on: {state.away}"]
-    words = "up to date" if state.lag == 0 else f"{state.lag} behind the end of the log"
-    return [f"{at}, {words}", *(state.doubts or ["an acknowledged commit is on the disks of the log"])]
 
 
 def _server_lines(folder: str, facts: dict[str, Any], direct: bool) -> list[str]:
