@@ -271,7 +271,6 @@ def probe_lock(tx: Tx, run: str, cell: str) -> Found | None:
     return probe_target(tx, locked(run, cell))
 
 
-# What examples need.
 _CELL: Final = """holdfast cell set run-1 status '"building"'"""
 _LOCK: Final = "holdfast lock acquire deploy --ttl 60"
 
