@@ -277,3 +277,43 @@ def test_the_board_and_the_timeline_are_drawn(made: Cli, shop: dict[str, str]) -
     assert re.search(rf"^maya\n  {shop['bug']} +\[\.*=+\.*\]  \d+ s, blocked$", drawn, re.MULTILINE), drawn
     assert "lock deploy" in drawn
     assert "1 message" in drawn
+
+
+# --- fifteen everyday things -----------------------------------------------------------------------------------------
+
+# As a stranger typed them who had read the README alone; a name stands for the id that a line before has printed.
+DAY = (
+    ("", "init"),  # 1 a workspace
+    ("epic", "create 'Ship version 2' --type epic"),  # 2 create
+    ("cart", "create 'Fix the cart' --parent {epic}"),  # 3 below a parent
+    ("docs", "create 'Write the docs' --parent {epic} --depends-on {cart} --assign bob"),  # 4 depend, 5 assign
+    ("twin", "create 'Cart is broken'"),
+    ("call", "create 'Call the provider'"),
+    ("", "defer {call} 'next monday 9am'"),  # 6 defer
+    ("", "list"),  # 7
+    ("", "ready"),  # 8
+    ("", "next --actor maya"),  # 9 claim the next
+    ("", "note {cart} 'found it' --actor maya"),  # 10
+    ("", "block {cart} 'waits for the design' --actor maya"),  # 11
+    ("", "unblock {cart} 'the design is there'"),
+    ("", "close {cart} 'fixed'"),  # 12 done
+    ("", "mail send bob 'When?' 'When can you start?' --actor maya"),  # 13 mail and a reply
+    ("", "mail reply m1 Tomorrow. --actor bob"),
+    ("", "search cart"),  # 14 find by a word
+    ("", "log --since 'last night'"),  # 15 who did what
+    ("", "close {twin} 'a duplicate of {cart}'"),  # and a duplicate
+    ("", "tree"),  # and the tree
+)
+
+
+def test_fifteen_everyday_things_take_twenty_commands_and_no_refusal(cli: Cli) -> None:
+    assert len(DAY) <= 20
+    ids: dict[str, str] = {}
+    for name, line in DAY:
+        answer = cli(*_split(line.format(**ids)))
+        assert answer.code == 0, (line, answer)
+        assert answer.out, line
+        if name:
+            ids[name] = answer.out.split()[0]
+    assert ids["docs"] in cli("ready", "--actor", "bob").out, "what it waited for is done"
+    assert "maya claimed" in cli("log", "--since", "last night").out

@@ -558,18 +558,24 @@ def test_a3_a_watch_hears_of_mail_what_changed(world: World) -> None:
             *("send", sent.id, 1, "eve"),
             {
                 **(common | {"sender": "bob", "to": ["ann", "cy"], "type": "notify", "ack": True, "answers": None}),
-                **{"subject": "subject", "body": "body"},
+                **{"subject": "subject", "body": "body", "short": "m1"},
             },
         ),
-        ("ack", sent.id, 2, "eve", {"agent": "ann", "note": "seen", "status": ["unread", "acknowledged"]}),
+        (
+            "ack",
+            sent.id,
+            2,
+            "eve",
+            {"agent": "ann", "note": "seen", "status": ["unread", "acknowledged"], "short": "m1"},
+        ),
         (
             *("send", answer.id, 1, "eve"),
             {
                 **(common | {"sender": "ann", "to": ["bob"], "type": "objection", "ack": False, "answers": sent.id}),
-                **{"subject": "Re: subject", "body": "yes"},
+                **{"subject": "Re: subject", "body": "yes", "short": "m2"},
             },
         ),
-        ("close", sent.id, 3, "eve", {"agent": "bob"}),
+        ("close", sent.id, 3, "eve", {"agent": "bob", "short": "m1"}),
     ]
     assert [event.version for event in ws.watch(kinds=["message"], id=sent.id, after=0, timeout=0)] == [1, 2, 3]
 
