@@ -12,12 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
+import msgspec
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from holdfast import errors
 from holdfast.errors import HoldfastError
 from holdfast.kernel.batch import Batch, Call
-from holdfast.types.tasks import HistoryEntry, Readiness
+from holdfast.types.tasks import HistoryEntry, Readiness, Task
 from holdfast.workspace import Workspace
 from tests.conformance.machine import Stop, assert_same, invoke
 from tests.conformance.model_base import TaskRow, exact
@@ -35,10 +36,19 @@ FACTS = (
 )
 
 
+def agreed(answer: Any) -> Any:
+    """An answer without the warnings that the model leaves out: what a claimed task waits for, who is unknown."""
+    if not isinstance(answer, Task):
+        return answer
+    left = ("; the claim counts all the same", "has not been seen here")
+    kept = tuple(each for each in answer.warnings if not any(words in each for words in left))
+    return msgspec.structs.replace(answer, warnings=kept)
+
+
 def told(call: Callable[[], Any]) -> Any:
     """An answer or a refusal in a form that can be compared."""
     try:
-        return plain(call())
+        return plain(agreed(call()))
     except Stop:
         return "stopped"
     except HoldfastError as error:

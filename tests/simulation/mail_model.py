@@ -161,7 +161,7 @@ class MailModel(PathModel):
         self.state.messages[id] = message
         fields = ("sender", "thread", "task", "type", "priority", "ack", "answers", "subject", "body")
         told = {name: getattr(message, name) for name in fields}
-        self.emit("message", "", id, "send", {**told, "to": receivers}, 1)
+        self.emit("message", "", id, "send", {**told, "to": receivers, "short": message.short}, 1)
         return message
 
     def _broadcast(self, sender: str, received: tuple[str, ...]) -> tuple[str, ...]:
@@ -207,7 +207,9 @@ class MailModel(PathModel):
         return self._log_step(message, "close", {"agent": agent}, note, status=closed, closed_at=as_time(self.now))
 
     def _log_step(self, message: Message, op: str, told: dict[str, Any], note: str | None, **fields: Any) -> Message:
-        version = self.emit("message", "", message.id, op, told | ({} if note is None else {"note": note}))
+        version = self.emit(
+            "message", "", message.id, op, told | {"short": message.short} | ({} if note is None else {"note": note})
+        )
         new = msgspec.structs.replace(message, **fields, version=version, revision=self.revision + 1)
         self.state.messages[message.id] = new
         return new

@@ -21,6 +21,7 @@ from holdfast.types.agents import Agent, Message
 from holdfast.types.stashes import Link
 from holdfast.types.tasks import Readiness, Reason
 from tests.conformance.model_base import exact
+from tests.conformance.task_bench import agreed
 from tests.simulation.cycle_model import CycleModel
 from tests.simulation.history import Asked, History, Looked
 from tests.simulation.truth import Truth
@@ -257,7 +258,7 @@ def _unwarned(answer: Any) -> Any:
     """An answer without the warnings of mail: who is unknown to the model may have acted."""
     if isinstance(answer, TxnResult):
         return msgspec.structs.replace(answer, results=[_unwarned(each) for each in answer.results])
-    return msgspec.structs.replace(answer, warnings=()) if isinstance(answer, Message) else answer
+    return msgspec.structs.replace(answer, warnings=()) if isinstance(answer, Message) else agreed(answer)
 
 
 def _ends_claim(event: Event) -> bool:
