@@ -177,7 +177,7 @@ def test_show_names_the_younger_task_that_had_the_id(made: Cli, project: Path, m
 
 def test_purge_says_that_git_keeps_what_it_had(shared: Cli) -> None:
     id = shared("list", "-q").out.split()[0]
-    assert "git keeps what was committed of it" in shared("purge", id).err
+    assert "git keeps what was committed of it" in shared("purge", id, "--yes").err
 
 
 @pytest.mark.parametrize("where", ["file", "store"])

@@ -308,7 +308,7 @@ def perform(session: Session, op: Operation[..., Any], given: dict[str, Any]) ->
 
 def run(session: Session, op: Operation[..., Any], given: dict[str, Any], *, explains: bool = False) -> Any:
     """Run an operation, print its result and return it. `explains`: the caller says why it is empty."""
-    arguments = _arguments(session, op, given)
+    arguments = _arguments(session, op, _confirmed(session, op, given))
     with _backed_up(session, op), session.open(op.writes) as workspace:
         result = call(session, workspace, op, arguments)
         if op.kind == "stream":
@@ -379,7 +379,7 @@ def _first(sentences: tuple[str, ...], session: Session, arguments: Mapping[str,
     return ""
 
 
-def confirmed(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+def _confirmed(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> dict[str, Any]:
     """The arguments of an operation, once the caller says that what nobody can undo is meant. Raises Usage, Invalid."""
     arguments = {name: value for name, value in given.items() if name != "yes"}
     if not op.route.irreversible or given.get("yes"):

@@ -26,7 +26,7 @@ def operation_called(name: str, domain: str) -> Operation[..., Any] | None:
 
 def derive(op: Operation[..., Any]) -> Command:
     """The command that is an operation."""
-    from holdfast.faces.cli.call import confirmed, perform
+    from holdfast.faces.cli.call import perform
 
     name = op.command
     assert name is not None
@@ -41,7 +41,7 @@ def derive(op: Operation[..., Any]) -> Command:
         name,
         op.route.help or op.summary,
         arguments,
-        lambda session, given: perform(session, op, empty | confirmed(session, op, given)),
+        lambda session, given: perform(session, op, empty | given),
         op=op,
         relayed=op.kind in ("read", "write", "procedure") and not op.route.irreversible and not op.route.heavy,
     )
