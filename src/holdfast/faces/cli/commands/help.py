@@ -41,7 +41,8 @@ def _about(topic: str) -> list[str]:
     members = [command for command in all_commands() if command.name.startswith(f"{topic} ")] if purpose else []
     if members:
         head = fold(f"holdfast {topic}: ", str(purpose))
-        return [head, "", *_rows(members), "", f"more: holdfast help {topic} WORD"]
+        alone = [line for each in all_commands() if each.name == topic for line in (*describe(each), "")]
+        return [head, "", *alone, *_rows(members), "", f"more: holdfast help {topic} WORD"]
     command, count = find(topic.split())
     if count != len(topic.split()):
         raise unknown(topic)

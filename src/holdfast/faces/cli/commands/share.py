@@ -95,7 +95,7 @@ def share_on(session: Session, given: dict[str, Any]) -> int:
 
 @command("share off", op=Tasks.set_sharing)
 def share_off(session: Session, given: dict[str, Any]) -> int:
-    """Neither write nor read the file any more; what was committed stays in git's history."""
+    """Neither write nor read the file any more; git keeps what was committed."""
     with session.open(writing=True) as workspace:
         found = workspace.tasks.set_sharing(False)
     session.out.say(found, "tasks are no longer shared; what was committed stays in git's history")
