@@ -220,6 +220,17 @@ def play(ws: Workspace, clock: ManualClock, steps: list[Any], known: list[str] |
     return ids
 
 
+def finish(tx: Transaction, id: str, review: bool, text: str) -> None:
+    """All of it or nothing: what stays claimed is not imported."""
+    tx.tasks.claim(id, "agent")
+    tx.tasks.complete(id, "agent", summary=text, review=review)
+
+
+def block(tx: Transaction, id: str, text: str) -> None:
+    tx.tasks.claim(id, "agent")
+    tx.tasks.block(id, "agent", reason=text)
+
+
 def one_step(ws: Workspace, ids: list[str], name: str, args: list[Any]) -> None:
     id = ids[args[0] % len(ids)]
     match name, args[1:]:
@@ -228,11 +239,9 @@ def one_step(ws: Workspace, ids: list[str], name: str, args: list[Any]) -> None:
         case "note", (text,):
             ws.using(actor="noter").tasks.note(id, text)
         case "finish", (review, text):
-            ws.tasks.claim(id, "agent")
-            ws.tasks.complete(id, "agent", summary=text, review=review)
+            ws.transact(lambda tx: finish(tx, id, review, text))
         case "block", (text,):
-            ws.tasks.claim(id, "agent")
-            ws.tasks.block(id, "agent", reason=text)
+            ws.transact(lambda tx: block(tx, id, text))
         case "reparent", (parent,):
             ws.tasks.reparent(id, None if parent is None else ids[parent % len(ids)])
         case "update", (title, hint, priority):
