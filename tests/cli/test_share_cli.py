@@ -139,12 +139,38 @@ def test_a_damaged_file_stops_nobody_and_is_not_written_over(shared: Cli, projec
     (project / FILE).write_bytes(damaged)
     claimed = shared("next", "--actor", "ada")
     assert claimed.code == 0
-    assert "2 lines cannot be imported; line 3: error: invalid JSON" in claimed.err
+    assert "could not be read; line 3: error: invalid JSON" in claimed.err
     assert "holdfast share --skip-bad" in claimed.err
     assert shared("share").code != 0
     assert (project / FILE).read_bytes() == damaged
     assert shared("share", "--skip-bad").code == 0
     assert (project / FILE).read_text() == good
+
+
+def test_the_good_lines_of_a_damaged_file_reach_a_new_clone_which_can_mend_it(
+    shared: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (project / FILE).open("a") as file:
+        file.write("damaged\n")
+    commit(project)
+    folder = clone(project, monkeypatch)
+    claimed = shared("next", "--actor", "ada")
+    assert claimed.code == 0
+    assert "holdfast share on --skip-bad" in claimed.err
+    assert shared("share", "on").code != 0
+    assert shared("share", "on", "--skip-bad").code == 0
+    assert "damaged" not in (folder / FILE).read_text()
+
+
+def test_a_line_of_a_newer_program_is_never_dropped(shared: Cli, project: Path) -> None:
+    text = (project / FILE).read_text() + '{"format": "holdfast.shared/2", "id": "hf-new"}\n'
+    (project / FILE).write_text(text)
+    assert shared("next", "--actor", "ada").code == 0
+    for words in (("share",), ("share", "--skip-bad")):
+        refused = shared(*words)
+        assert refused.code != 0
+        assert "lines of a newer Holdfast" in refused.err
+    assert (project / FILE).read_text() == text
 
 
 def test_a_conflict_is_resolved_by_writing_the_file(shared: Cli, project: Path) -> None:

@@ -103,6 +103,9 @@ def test_s4_an_item_whose_lease_ends_goes_back_to_its_place_and_its_token_is_fen
     for call in (ws.queues.ack, ws.queues.nack, ws.queues.refresh):
         error = refused(ws, errors.Fenced, partial(call, jobs, lost.token))
         assert error.current is None
+        for token in (2**63, 10**30):  # larger than any that SQLite can hold
+            refused(ws, errors.Fenced, partial(call, jobs, token))
+        refused(ws, errors.Fenced, partial(ws.using(fence=(jobs, 2**63)).queues.put, jobs, 4))
     assert other.queues.ack(jobs, again.token) == 1  # type: ignore[arg-type]
     assert ws.queues.ack(jobs, kept.token) == 2  # type: ignore[arg-type]
     refused(ws, errors.Fenced, lambda: ws.queues.ack(jobs, kept.token))  # type: ignore[arg-type]

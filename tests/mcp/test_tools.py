@@ -74,7 +74,7 @@ async def test_a_compacted_past_is_told_beside_what_is_left(ws: holdfast.Workspa
 async def test_an_update_is_all_or_nothing(ws: holdfast.Workspace) -> None:
     task = ws.tasks.create("first")
     async with inside(ws) as agent:
-        refused = await agent.refusal("task_update", id=task.id, title="second", depends_on=["hf-none"])
+        refused = await agent.refusal("task_update", id=task.id, title="second", add_depends_on=["hf-none"])
         assert refused.code == "TASK_NOT_FOUND"
         assert ws.tasks.get(task.id).title == "first"
         assert (await agent.refusal("task_update", id=task.id, title="x", expected=99)).code == "VERSION_MISMATCH"
@@ -245,6 +245,27 @@ async def test_a_write_under_a_lost_lock_is_fenced(ws: holdfast.Workspace, clock
         assert (await agent.refusal("cell_set", run="r", cell="c", value=2, lock="deploy")).code == "FENCED"
         assert (await agent.refusal("cell_set", run="r", cell="c", value=2, lock="other")).code == "FENCED"
         assert ws.cells.get("r", "c").value == 1
+        async with inside(ws.using(actor="bob")) as again:  # a session that begins anew goes on with what bob holds
+            await again.call("cell_set", run="r", cell="c", value=3, lock="deploy")
+            await other.call("lock", name="deploy", action="release")
+            refused = await again.refusal("cell_set", run="r", cell="c", value=4, lock="free")
+            assert (refused.code, refused.content["message"]) == (
+                "FENCED",
+                "you do not hold the lock free: nobody does",
+            )
+        assert ws.cells.get("r", "c").value == 3
+
+
+@played
+async def test_a_task_is_reviewed_and_its_dependencies_changed_with_tools(ws: holdfast.Workspace) -> None:
+    first, task = ws.tasks.create("first"), ws.tasks.create("second")
+    async with inside(ws) as agent:
+        await agent.call("task_update", id=task.id, add_depends_on=[first.id])
+        assert ws.tasks.get(task.id).waiting
+        await agent.call("task_update", id=task.id, remove_depends_on=[first.id])
+        await agent.call("task_claim", id=task.id)
+        assert (await agent.call("task_finish", id=task.id, text="look", review=True))["status"] == "pending_merge"
+        assert (await agent.call("task_update", id=task.id, step="approve"))["status"] == "closed"
 
 
 @played

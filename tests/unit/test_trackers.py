@@ -241,6 +241,12 @@ def test_rows_of_linear_become_tasks(ws: Workspace) -> None:
     assert ws.tasks.import_(lines, "linear").unchanged["tasks"] == report.created["tasks"]
 
 
+@pytest.mark.parametrize("priority", [-1, 5, 9, 1.5, "high", 1e308])
+def test_a_priority_that_linear_has_not_is_refused_with_its_line(ws: Workspace, priority: object) -> None:
+    with pytest.raises(errors.Invalid, match="ENG-1"):
+        ws.tasks.import_([json.dumps({"identifier": "ENG-1", "title": "a", "priority": priority})], "linear")
+
+
 def test_answers_of_linear_become_tasks(ws: Workspace) -> None:
     whole = json.dumps({"data": {"issues": {"nodes": [NODE, {**NODE, "identifier": "ENG-5", "parent": None}]}}})
     assert trackers.recognise([whole]) == "linear"

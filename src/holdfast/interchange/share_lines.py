@@ -25,7 +25,8 @@ from holdfast.interchange.slices import circles
 from holdfast.types import ImportProblem
 from holdfast.wire import escape_controls
 
-FORMAT: Final = "holdfast.shared/1"
+_FAMILY: Final = "holdfast.shared/"
+FORMAT: Final = f"{_FAMILY}1"
 FILE: Final = "holdfast.jsonl"
 # The links of a task, in which keys name other tasks.
 LINKS: Final = ("depends_on", "discovered_from", "related")
@@ -190,6 +191,11 @@ def from_line(line: str) -> Entry:
     if not isinstance(raw, dict):
         raise errors.Invalid("not a JSON object")
     if raw.get("format") != FORMAT:
+        if str(raw.get("format")).startswith(_FAMILY):
+            raise errors.Unsupported(
+                f"the file has lines of a newer Holdfast, with the format {raw['format']!r}",
+                hint="update Holdfast here; the file is left as it is",
+            )
         found = f'"format" is {raw["format"]!r}' if "format" in raw else 'the field "format" is missing'
         raise errors.Invalid(f'{found}: a line of a shared file has "format": "{FORMAT}"')
     return _entry_of(raw)

@@ -274,7 +274,7 @@ def _linear_json(raw: dict[str, Any]) -> dict[str, Any]:
     return {
         **{_MARK: "linear", "id": raw["identifier"], "title": raw["title"], "body": raw.get("description")},
         **_by_labels(labels),
-        **{"priority": _OF_LINEAR[int(raw.get("priority") or 0)], "labels": labels, "url": raw.get("url")},
+        **{"priority": _of_linear(raw.get("priority") or 0), "labels": labels, "url": raw.get("url")},
         "status": "closed" if done else "open",
         "parent_id": (raw.get("parent") or {}).get("identifier"),
         **{"created_at": raw.get("createdAt"), "updated_at": raw.get("updatedAt"), "closed_at": closed_at},
@@ -286,6 +286,11 @@ def _linear_json(raw: dict[str, Any]) -> dict[str, Any]:
         ],
         "kept": kept,
     }
+
+
+def _of_linear(priority: Any) -> Any:
+    """Our priority for one of Linear. An unknown one stays as it is, and is refused with its line."""
+    return _OF_LINEAR[int(priority)] if priority in range(len(_OF_LINEAR)) else priority
 
 
 def _nodes(of: Any) -> Iterator[Any]:

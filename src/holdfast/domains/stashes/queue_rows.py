@@ -18,7 +18,7 @@ from holdfast.domains.stashes.rows import QUEUE, StashId
 from holdfast.kernel import leases
 from holdfast.kernel.events import compare, pasts, redact
 from holdfast.kernel.tx import Snapshot, Tx
-from holdfast.kernel.values import decode
+from holdfast.kernel.values import INT_MAX, INT_MIN, decode
 from holdfast.types.stashes import QueueState
 
 READY, DELAYED, TAKEN, DEAD = STATES = ("ready", "delayed", "taken", "dead")
@@ -79,12 +79,17 @@ def lease_of(queue: int, number: int) -> str:
     return f"{QUEUE}:{queue}:{number}"
 
 
+def as_stored(token: int) -> int | None:
+    """A token as a statement takes it; one that SQLite cannot hold was never granted, and None equals nothing there."""
+    return token if INT_MIN <= token <= INT_MAX else None
+
+
 def holder_of_item(snapshot: Snapshot, stash: str, token: int) -> str | None:
     """Return who has taken the item of a queue with this token; None if nobody has, or has no more."""
     row = snapshot.one(
         "SELECT l.holder FROM queue_items i JOIN queues q ON q.record = i.queue"
         " JOIN leases l ON l.id = 'queue:' || i.queue || ':' || i.number WHERE i.token = ? AND q.stash = ?",
-        (token, stash),
+        (as_stored(token), stash),
     )
     return None if row is None else str(row[0])
 

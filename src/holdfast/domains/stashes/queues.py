@@ -22,6 +22,7 @@ from holdfast.domains.stashes.queue_rows import (
     STATES,
     TAKEN,
     Queue,
+    as_stored,
     find,
     give_back,
     holder_of_item,
@@ -191,7 +192,8 @@ def _taken(tx: Tx, id: StashId, token: int, holder: str | None) -> tuple[Queue, 
         raise errors.Invalid(f"token must be the int that take returned, not {token!r}")
     stash, queue = find(tx, id)
     record = None if queue is None else queue.record
-    row = tx.one("SELECT number, deliveries FROM queue_items WHERE token = ? AND queue = ?", (token, record))
+    taken = "SELECT number, deliveries FROM queue_items WHERE token = ? AND queue = ?"
+    row = tx.one(taken, (as_stored(token), record))
     if queue is None or row is None:
         raise errors.Fenced(
             f"no item of the queue {stash} is taken with token {token}: it was acknowledged, or its lease ended",

@@ -340,6 +340,8 @@ def _json(text: str) -> Any:
             f"{content[:80]!r} is not JSON: {why}",
             hint="quote it for the shell; a text is '\"text\"', - reads JSON from standard input",
         ) from error
+    except RecursionError as error:
+        raise Usage("the JSON is nested too deep", hint="a value has at most 128 levels") from error
     try:
         check_keys(content)
     except Invalid as error:

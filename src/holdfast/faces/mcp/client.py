@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from holdfast import errors
 from holdfast.faces.mcp.tool import Caller
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.aio import AsyncWorkspace
 
 
+_TAKE: Final = "acquire it with the tool lock, then read again what you are about to write"
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -99,12 +100,21 @@ class Session(Caller):
         """Which tools it has: its profile, and whether those for turn files are among them."""
         return self.profile, self.turn_dir is not None
 
-    def fenced(self, lock: str | None) -> CheckedWorkspace:
-        """The workspace for calls that fail unless this session still holds the lock, if one is named."""
+    async def fenced(self, lock: str | None) -> CheckedWorkspace:
+        """The workspace for calls that fail unless this agent still holds the lock, if one is named.
+
+        A lock that an earlier session of this agent has taken counts, unless this one has taken it before and lost it.
+        """
         if lock is None:
             return self.ws
-        # The token 0 was never granted: it refuses a call if this session has not taken the lock.
-        return CheckedWorkspace(self, self._workspace.using(fence=(lock, self.tokens.token("lock", lock) or 0)))
+        token = self.tokens.token("lock", lock)
+        if token is None:
+            found = await self.ws.locks.find(lock)
+            if found is None or found.holder != self.actor:
+                who = "nobody does" if found is None else f"{found.holder} does"
+                raise errors.Fenced(f"you do not hold the lock {lock}: {who}", hint=_TAKE, current=None)
+            token = found.token
+        return CheckedWorkspace(self, self._workspace.using(fence=(lock, token)))
 
     async def next_event(self, **given: Any) -> Event | None:
         """The first event of a watch, or None at its timeout."""

@@ -55,7 +55,7 @@ async def cell_set(
     lock: Annotated[str | None, "write only if you still hold this lock"] = None,
 ) -> Any:
     """Write a shared value. With expected it is compare-and-swap: VERSION_MISMATCH has the current value."""
-    cells, content = session.fenced(lock).cells, from_wire(value)
+    cells, content = (await session.fenced(lock)).cells, from_wire(value)
     if expected is None:
         version = await cells.set(run, cell, content, ttl=ttl)
     elif ttl is not None:
@@ -100,7 +100,7 @@ def _granted(grant: Grant) -> dict[str, Any]:
 async def paths(
     session: Session,
     action: Literal["lock", "release", "check"],
-    paths: Annotated[list[str] | None, "repo-relative, globs with **; release without: all of mine"] = None,
+    paths: Annotated[list[str] | None, "repo-relative, globs with **; only release does without: all of mine"] = None,
     task: Annotated[str | None, "a task you hold: the lock ends with the claim"] = None,
     shared: Annotated[bool, "others may share it"] = False,
     reason: str | None = None,
@@ -207,7 +207,7 @@ async def watch(
     since_revision: Annotated[int | str | None, "from the last watch; default: now"] = None,
     kinds: Annotated[list[str] | None, "such as task, cell, lock, path, message; default: all"] = None,
     id: Annotated[str | None, "of one record"] = None,
-    run: Annotated[str | None, "of the cell `id`"] = None,
+    run: Annotated[str | None, "the run of the cell `id`; only with id"] = None,
     timeout: Annotated[float, "seconds, at most 60; 0 only looks"] = TIMEOUT,
 ) -> Any:
     """Wait until something happens: the events after since_revision, at once if there are some, none at the timeout."""

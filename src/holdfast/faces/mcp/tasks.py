@@ -96,11 +96,13 @@ async def task_update(
     priority: int | None = None,
     step: Annotated[
         Literal["unblock", "approve", "reject", "cancel", "reopen", "close"] | None,
-        "for a task you do not hold; note is its reason",
+        "approve or reject what is pending_merge, unblock what is blocked, cancel what is open or blocked, reopen what"
+        " is closed, close what no other holds; note is its reason",
     ] = None,
     add_tags: list[str] | None = None,
     remove_tags: list[str] | None = None,
-    depends_on: DependsOn = None,
+    add_depends_on: DependsOn = None,
+    remove_depends_on: list[str] | None = None,
     expected: Annotated[int | None, "refuse unless it has this version"] = None,
 ) -> Any:
     """Change a task, all or nothing. For a task you hold it renews your claim; with id alone it does just that."""
@@ -115,7 +117,8 @@ async def task_update(
         steps.append(as_step(tasks.add_tags, id=id, tags=add_tags, token=token))
     if remove_tags:
         steps.append(as_step(tasks.remove_tags, id=id, tags=remove_tags, token=token))
-    steps += [as_step(tasks.depend, id=id, on=on) for on in depends_on or ()]
+    steps += [as_step(tasks.depend, id=id, on=on) for on in add_depends_on or ()]
+    steps += [as_step(tasks.undepend, id=id, on=on) for on in remove_depends_on or ()]
     match step:
         case "unblock" | "approve":
             steps.append(as_step(getattr(tasks, step), id=id, note=note or None))
@@ -139,11 +142,12 @@ async def task_finish(
     id: Id,
     action: Literal["done", "block", "release"] = "done",
     text: Annotated[str | None, "summary, or reason"] = None,
+    review: Annotated[bool | None, "with done: somebody has to approve it; default: as its rules say"] = None,
 ) -> Any:
     """End your claim: done (its children come first), block (until somebody unblocks it), or release to others."""
     match action:
         case "done":
-            task = await session.ws.tasks.complete(id, summary=text or None)
+            task = await session.ws.tasks.complete(id, summary=text or None, review=review)
         case "block":
             task = await session.ws.tasks.block(id, reason=text or None)
         case "release":

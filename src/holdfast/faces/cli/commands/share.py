@@ -29,6 +29,7 @@ from holdfast.types.tasks import SharedReport
 
 _ATTRIBUTES: Final = ".gitattributes"
 _UNION: Final = f"{location.SHARED} merge=union"
+_MEND: Final = "correct the file, or lose what is damaged: holdfast {} --skip-bad"
 _MOST: Final = 20  # warnings that are printed
 _PUBLIC: Final = (
     "what becomes public with the repository: tasks with their titles, bodies, tags, links, references and dates,",
@@ -72,6 +73,7 @@ def share(session: Session, given: dict[str, Any]) -> int:
     "share on",
     Argument("notes", "flag", help="also notes and results"),
     Argument("authors", "flag", help="also the names of authors and assignees"),
+    Argument("skip_bad", "flag", help="lose the damaged lines of a file that came with the repository"),
     more="The first use lists what becomes public.",
     op=Tasks.set_sharing,
 )
@@ -80,7 +82,7 @@ def share_on(session: Session, given: dict[str, Any]) -> int:
     path = _file(session)
     with session.open(writing=True) as workspace:
         before = workspace.tasks.sharing()
-        report = _merge(session, workspace, path, False)
+        report = _merge(session, workspace, path, bool(given.get("skip_bad")), on="share on")
         after = workspace.tasks.set_sharing(True, notes=_flag(given, "notes"), authors=_flag(given, "authors"))
         workspace.tasks.merge_shared()
         count = _write(session, workspace, path)
@@ -152,7 +154,7 @@ def _file(session: Session) -> str:
 def read_file(session: Session) -> None:
     """Read the file of this worktree into the repository's own workspace, which is made if need be, and say so.
 
-    A file that cannot be read stops nobody from working: it is reported each time until it is mended.
+    A line that cannot be read stops nobody from working: the others are read, and it is reported until it is mended.
     """
     path = _file(session)
     if session.find_place() is None:
@@ -162,20 +164,26 @@ def read_file(session: Session) -> None:
         open_workspace(folder, actor=session.actor).close()
         session.out.note(f"made a workspace in {folder}, for the tasks that came with the repository")
     with session.open_local() as workspace:
-        if workspace.tasks.sharing().on is False:
+        on = workspace.tasks.sharing().on
+        if on is False:
             return
         try:
-            report = _merge(session, workspace, path, False)
+            report = _merge(session, workspace, path, True)
         except errors.HoldfastError as error:
             session.out.warn(f"{path} was not read: {error.message}", error.hint or "")
             return
+    if report.problems:
+        first = min(report.problems, key=lambda problem: problem.line)
+        bad = f"{counted(len(report.problems), 'lines')} of {path} could not be read; {first}"
+        session.out.warn(bad, _MEND.format("share" if on else "share on"))
+        report.problems = []
     lines = _said(report)
     if lines:
         session.out.note(f"read {path}", "\n  ".join(lines))
         session.wrote()
 
 
-def _merge(session: Session, workspace: Any, path: str, skip_bad: bool) -> SharedReport:
+def _merge(session: Session, workspace: Any, path: str, skip_bad: bool, on: str = "share") -> SharedReport:
     """Join what the file says with what is known here, in slices that let others write; returns what that changed."""
     whole = SharedReport()
     state = location.share_state(path)
@@ -197,7 +205,7 @@ def _merge(session: Session, workspace: Any, path: str, skip_bad: bool) -> Share
                 old.update(report.renamed) if field == "renamed" else old.extend(getattr(report, field))
     if problems:
         refused = refusal(sorted(problems, key=lambda problem: problem.line))
-        refused.hint = "correct the file, or lose what is damaged: holdfast share --skip-bad"
+        refused.hint = _MEND.format(on)
         raise refused
     if state is not None and session.place.folder is not None and not whole.problems:
         write_private(location.share_mark(session.place.folder, path), state.encode())
