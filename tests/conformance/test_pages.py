@@ -70,6 +70,12 @@ def _tasks(ws: Workspace) -> None:
         ws.tasks.create(f"long {number}", body=LONG)
 
 
+def _shared(ws: Workspace) -> None:
+    _tasks(ws)
+    ws.tasks.set_sharing(True)
+    ws.tasks.merge_shared()
+
+
 def _task(ws: Workspace) -> None:
     task = ws.tasks.create("long")
     for number in range(TEXTS):
@@ -191,6 +197,7 @@ LISTS: Final[dict[str, tuple[Callable[[Workspace], None], int, Call]]] = {
     ),
     "tasks.templates": (_small, FEW, lambda ws, at: ws.tasks.templates(after=at or "", limit=2)),
     "tasks.export": (_tasks, TEXTS, lambda ws, at: ws.tasks.export(after=at)),
+    "tasks.shared_lines": (_shared, TEXTS, lambda ws, at: ws.tasks.shared_lines(after=at or "")),
     "tasks.history": (_task, TEXTS + 4, lambda ws, at: ws.tasks.history(ws.tasks.list()[0].id, before=_number(at))),
     "mail.inbox": (_mail, TEXTS, lambda ws, at: ws.mail.inbox("bob", limit=200, cursor=at)),
     "mail.sent": (_mail, TEXTS, lambda ws, at: ws.mail.sent(limit=200, cursor=at)),

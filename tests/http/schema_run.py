@@ -230,6 +230,7 @@ GUIDES: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
     "clock": World.ahead,
     "agents": lambda w: {"name": w.ws.agents.register(w.new("agent")).name},
     "tasks": World.task,
+    "tasks.set_sharing": lambda w: {"on": True},
     "routes": World.task,
     "mail": World.mail,
     "paths": World.path,

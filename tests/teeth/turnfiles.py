@@ -123,8 +123,8 @@ BUGS = [
     Bug(
         "a mention of a message in prose uses up its id",
         "turnfile/mailbox/draft.py",
-        "*parse(text).ids, *archived]",
-        "*re.findall(r'MSG-[0-9]{8}-[0-9]{3,9}', text), *archived]",
+        "here = (id for id in parse(text).ids if",
+        "here = (id for id in re.findall(r'MSG-[0-9]{8}-[0-9]{3,9}', text) if",
         CONTRACT,
     ),
     Bug(
