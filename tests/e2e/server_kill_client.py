@@ -10,7 +10,6 @@ fares). Anything else that happens to one of them ends the process.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import random
 import subprocess
@@ -32,9 +31,10 @@ import httpx
 import msgspec
 
 import holdfast
-from holdfast import errors
+from holdfast import errors, remote
 from holdfast.operation import operation
-from holdfast.remote import RemoteWorkspace
+from holdfast.remote import RemoteWorkspace, stream
+from holdfast.remote.http1 import Response
 from holdfast.testing.crowd import LONG, start
 from holdfast.types.agents import Message
 from holdfast.types.tasks import Task
@@ -315,14 +315,10 @@ def watch(name: str, ws: RemoteWorkspace, rng: random.Random) -> None:
     assert sight.over, f"{name} could not go on after {cursor}"
 
 
-class Connections(logging.Handler):
-    """Says when a watch has reached its server, as httpx logs it: that it resumes is not otherwise to be seen."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """httpx has told: method, address, version, status."""
-        assert isinstance(record.args, tuple)
-        if str(record.args[1]).partition("?")[0].endswith(stream_path()) and record.args[3] == 200:
-            say("connected", threading.current_thread().name)
+def check_events(response: Response) -> None:
+    """Say when a watch has reached its server: that it resumes is not otherwise to be seen."""
+    stream.check_events(response)
+    say("connected", threading.current_thread().name)
 
 
 def stream_path() -> str:
@@ -392,8 +388,7 @@ def await_end() -> None:
 
 def main() -> None:
     role, url, seed = sys.argv[1:]
-    logging.getLogger("httpx").setLevel(logging.INFO)
-    logging.getLogger("httpx").addHandler(Connections())
+    vars(remote)["check_events"] = check_events
     start(await_end)
     for done in wait([start(job) for job in jobs(role, url, seed)], return_when=FIRST_EXCEPTION).done:
         done.result()

@@ -311,9 +311,9 @@ BUGS = [
     Bug(
         "a write that goes on at another node has another key there",
         "remote/protocol.py",
-        "            response: httpx.Response = yield Send(request, headers_of(request, context), until)\n",
+        "            response: Response = yield Send(request, headers_of(request, context), until)\n",
         '            context = msgspec.structs.replace(context, key=context.key and f"{context.key}-{attempt}")\n'
-        "            response: httpx.Response = yield Send(request, headers_of(request, context), until)\n",
+        "            response: Response = yield Send(request, headers_of(request, context), until)\n",
         FAILOVER,
     ),
     Bug(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
 import pytest
 
 from holdfast import errors
 from holdfast.operation import operation
 from holdfast.remote import protocol
-from holdfast.remote.failover import Address, Nodes, Phases, Sent
+from holdfast.remote.failover import Address, Nodes, Sent
+from holdfast.remote.http1 import Broken, Response
 from holdfast.remote.protocol import ATTEMPTS, Elsewhere, Pause, Reach, Send, calling, request_of
 from holdfast.remote.stream import RESUMES, Resuming
 from holdfast.workspace.context import Context
@@ -19,8 +19,8 @@ ANN = Context("ann")
 KEYED = Context("ann", None, "k-1", None)
 SET = ("cells.set", ("run", "cell", 1))
 GET = ("cells.get", ("run", "cell"))
-LOST = httpx.ReadError("reset")
-REFUSED = httpx.ConnectError("refused")
+LOST = Broken("reset", sent=True)
+REFUSED = Broken("refused", sent=False)
 
 
 def play(name: str, args: tuple[Any, ...], context: Context, *answers: Any) -> tuple[Any, int]:
@@ -47,8 +47,8 @@ def play(name: str, args: tuple[Any, ...], context: Context, *answers: Any) -> t
         return type(error), sent
 
 
-def answer(content: bytes, status: int = 200) -> httpx.Response:
-    return httpx.Response(status, content=content)
+def answer(content: bytes, status: int = 200) -> Response:
+    return Response(status, {}, content)
 
 
 def test_a_write_without_a_key_is_sent_once() -> None:
@@ -99,7 +99,7 @@ def test_an_answer_is_awaited_as_long_as_the_call_may_wait(
 
 # --- one deadline for all attempts -----------------------------------------------------------------------------------
 
-SILENT = httpx.ReadTimeout("timed out")
+SILENT = Broken("timed out", sent=True, late=True)
 
 
 class Stopped:
@@ -147,17 +147,6 @@ def test_a_write_that_was_given_up_names_the_key_that_settles_it(monkeypatch: py
     assert "may carry it out later" in keyed.message
     assert plain.details == {}
     assert "look whether it happened" in plain.hint
-
-
-def test_each_phase_of_a_request_has_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr("holdfast.remote.failover.monotonic", lambda: now[0])
-    phases = Phases({"connect": 3.0, "read": 30.0}, 110.0)
-    assert (phases.get("connect"), phases.get("read"), phases.get("write")) == (3.0, 10.0, 10.0)
-    now[0] = 108.0
-    assert (phases.get("connect"), phases.get("read")) == (2.0, 2.0)
-    now[0] = 200.0
-    assert 0 < phases.get("read") < 0.1
 
 
 def hear(watch: Resuming, text: str) -> list[Any]:
@@ -216,7 +205,7 @@ def at_two_nodes(name: str, args: tuple[Any, ...], *answers: Any) -> tuple[Any, 
         return type(error), keys
 
 
-def refusal(code: str, status: int = 503) -> httpx.Response:
+def refusal(code: str, status: int = 503) -> Response:
     return answer(b'{"error": "no", "code": "%s", "hint": "", "details": {}}' % code.encode(), status)
 
 
@@ -240,8 +229,8 @@ def asks_for_everything(nodes: Nodes, name: str = "cells.get") -> tuple[Sent, bo
     """The next request of a client: where it goes, and whether it asks for all that was acknowledged."""
     op = operation(name)
     given = {"run": "r", "cell": "c"} | ({"value": 1} if op.writes else {})
-    sent, request = nodes.request(Send(request_of(op, given), {}))
-    return sent, request["headers"].get("x-at-least") == "latest"
+    sent, outgoing = nodes.request(Send(request_of(op, given), {}))
+    return sent, b"\r\nx-at-least: latest\r\n" in outgoing.content
 
 
 def test_reads_ask_a_new_node_for_everything_until_it_has_shown_it() -> None:

@@ -9,6 +9,7 @@ log, both go on at another node.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,27 +19,28 @@ from weakref import WeakKeyDictionary
 from holdfast import errors
 from holdfast.operation import Handlers, Sync, drive
 from holdfast.remote.failover import Address, Nodes, Sent
+from holdfast.remote.http1 import Broken, Response
+from holdfast.remote.pool import Pool
 from holdfast.remote.protocol import (
     Elsewhere,
     Pause,
     Reach,
     RemoteRunner,
+    Request,
     Send,
     Steps,
     no_backup,
     no_block,
     no_function,
 )
-from holdfast.remote.stream import Resuming, allow_silence, check_events
+from holdfast.remote.stream import SILENCE, Resuming, check_events
 from holdfast.types import Report
 from holdfast.workspace.context import Context, check_context, derive_actor
 from holdfast.workspace.transaction import InContext
 from holdfast.workspace.watch import Closing
 
-if TYPE_CHECKING:  # of httpx too, which the extra `remote` installs: who does not connect does without
+if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-
-    import httpx
 
     from holdfast.remote.aio import AsyncRemoteWorkspace, AsyncWire
 
@@ -47,28 +49,25 @@ R = TypeVar("R")
 E = TypeVar("E")
 
 
-_NODE: Final = "holdfast.node"  # in the extensions of a response: which one sent it
-
-
 class Wire:
     """The connections to one server, or to several nodes."""
 
     awaits: Final = False
 
     def __init__(self, nodes: Nodes) -> None:
-        from httpx import Client, HTTPTransport
-
         self.nodes = nodes
-        self._clients = [Client(**address.options(HTTPTransport)) for address in nodes.addresses]
+        self._pools = [Pool(address.peer) for address in nodes.addresses]
+        self._closed = False
         self._handlers: Handlers = {Send: self._send, Pause: self._pause, Elsewhere: self._leave}
 
     def close(self) -> None:
         """Close them."""
-        for client in self._clients:
-            client.close()
+        self._closed = True
+        for pool in self._pools:
+            pool.close()
 
     def _check_open(self) -> None:
-        if self._clients[0].is_closed:
+        if self._closed:
             raise errors.Closed("this workspace is closed")
 
     def drive(self, steps: Steps[R]) -> R:
@@ -81,11 +80,11 @@ class Wire:
     def _leave(self, step: Elsewhere) -> Reach:
         return leave(self.nodes, step)
 
-    def _send(self, step: Send) -> httpx.Response:
+    def _send(self, step: Send) -> Response:
         self._check_open()
-        sent, request = self.nodes.request(step)
+        sent, outgoing = self.nodes.request(step)
         with leaving(self.nodes, sent.node):
-            response = self._clients[sent.node].request(**request)
+            response = self._pools[sent.node].request(outgoing)
         return signed(self.nodes, sent, response)
 
     def watch(self, resuming: Resuming) -> RemoteWatch[Any]:
@@ -94,20 +93,18 @@ class Wire:
 
     def stream(self, resuming: Resuming) -> Generator[Any, None, None]:
         """Events as they come, after a first None once it is connected; resumes by itself."""
-        from httpx import TransportError
-
         begun, resuming.nodes = False, len(self.nodes)
         while True:
             self._check_open()
             broken: Exception | None = None
-            sent, request = self.nodes.request(resuming.step(), watch=True)
+            sent, outgoing = self.nodes.request(resuming.step(), watch=True)
             try:
-                with self._clients[sent.node].stream(**request) as answer:
-                    if not answer.is_success:
-                        raise NodeRefused(resuming.refused(answer.read(), answer.status_code))
-                    check_events(answer)
-                    allow_silence(answer)
-                    for line in answer.iter_lines():
+                with self._pools[sent.node].stream(outgoing) as answer:
+                    if not answer.head.is_success:
+                        raise NodeRefused(resuming.refused(answer.read(), answer.head.status))
+                    check_events(answer.head)
+                    answer.silence = SILENCE
+                    for line in answer.lines():
                         events = resuming.heard(line)
                         if resuming.connected and not begun:
                             begun = True
@@ -115,7 +112,7 @@ class Wire:
                         yield from events
                         if resuming.over:
                             return
-            except (TransportError, NodeRefused) as error:
+            except (Broken, NodeRefused) as error:
                 broken = error
             self.nodes.leave(sent.node)
             time.sleep(resuming.broke(broken))
@@ -128,25 +125,23 @@ class NodeRefused(Exception):
 def leave(nodes: Nodes, step: Elsewhere) -> Reach:
     """Leave the node that sent a response, if there is one; returns how many there are, and the time of a call."""
     if step.response is not None:
-        nodes.leave(step.response.extensions[_NODE])
+        nodes.leave(step.response.node)
     return Reach(len(nodes), nodes.addresses[0].timeout)
 
 
 @contextmanager
 def leaving(nodes: Nodes, node: int) -> Iterator[None]:
     """Leave a node if the connection to it breaks."""
-    from httpx import TransportError
-
     try:
         yield
-    except TransportError:
+    except Broken:
         nodes.leave(node)
         raise
 
 
-def signed(nodes: Nodes, sent: Sent, response: httpx.Response) -> httpx.Response:
+def signed(nodes: Nodes, sent: Sent, response: Response) -> Response:
     """The response of a node, which says which one sent it."""
-    response.extensions[_NODE] = sent.node
+    response.node = sent.node
     if response.is_success and len(nodes) > 1:
         nodes.answered(sent)
     return response
@@ -258,12 +253,8 @@ def connect(
     backwards, its writes happen once, its watches resume. The token is given, for all or for each, or in
     HOLDFAST_TOKEN, or in the file that HOLDFAST_TOKEN_FILE names. `verify` is the certificate of a server that made
     its own, or one for each. A call gives up `timeout` seconds after it began, retries included; one that waits for
-    others, so much later. Raises Unsupported if the extra `remote` is not installed.
+    others, so much later.
     """
-    try:
-        import httpx  # noqa: F401
-    except ImportError as error:
-        raise errors.not_installed("a remote workspace", "remote", error) from error
     context = check_context(Context(derive_actor() if actor is None else actor))
     urls = _for_each(url, 1)
     tokens, trusted = _for_each(token, len(urls)), _for_each(verify, len(urls))
@@ -276,6 +267,26 @@ def connect(
     each = zip(urls, tokens, trusted, strict=True)
     addresses = [Address(where, own, timeout, trust) for where, own, trust in each]
     return RemoteWorkspace(Wire(Nodes(addresses)), context)
+
+
+def ask_ticket(url: str, token: str, verify: str | bool) -> str:
+    """A ticket that opens the page of a server once, with the rights of a token."""
+    address = Address("/".join(url.split("/")[:3]), token, 30.0, verify)
+    pool = Pool(address.peer)
+    try:
+        answer = pool.request(address.outgoing(Send(Request("POST", "/ui/ticket", [], None, False, 0.0), {})))
+    except Broken as error:
+        raise errors.Unreachable(f"{address.url} does not answer: {error}") from error
+    finally:
+        pool.close()
+    if answer.status == 401:
+        raise errors.Unauthorized(f"{address.url} does not know this token", hint=f"holdfast login {url}")
+    try:
+        if answer.status != 201:
+            raise ValueError
+        return str(json.loads(answer.content)["ticket"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise errors.Unavailable(f"{address.url} answered {answer.status}", hint="it may be an older server") from error
 
 
 def _for_each(given: Any, count: int) -> list[Any]:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 from holdfast import errors
 from holdfast.operation import Async, Handlers, drive_async
 from holdfast.remote import NodeRefused, leave, leaving, signed
+from holdfast.remote.aio_pool import AioPool
 from holdfast.remote.failover import Nodes
+from holdfast.remote.http1 import Broken, Response
 from holdfast.remote.protocol import (
     Elsewhere,
     Pause,
@@ -27,13 +29,10 @@ from holdfast.remote.protocol import (
     no_block,
     no_function,
 )
-from holdfast.remote.stream import Resuming, allow_silence, check_events
+from holdfast.remote.stream import SILENCE, Resuming, check_events
 from holdfast.types import Report
 from holdfast.workspace.context import Context
 from holdfast.workspace.transaction import InContext
-
-if TYPE_CHECKING:
-    import httpx
 
 AT_ONCE: Final = 64  # calls that are sent at the same time; the others wait for their turn
 BUFFER: Final = 1024  # events that a watch fetches ahead: then it stops reading
@@ -47,11 +46,9 @@ class AsyncWire:
     awaits: Final = True
 
     def __init__(self, nodes: Nodes, loop: asyncio.AbstractEventLoop, forget: Callable[[], object]) -> None:
-        from httpx import AsyncClient, AsyncHTTPTransport
-
         self.nodes = nodes
         self._loop = weakref.ref(loop)  # which is not kept: it knows us, and ends when its owner drops it
-        self._clients = [AsyncClient(**address.options(AsyncHTTPTransport)) for address in nodes.addresses]
+        self._pools = [AioPool(address.peer) for address in nodes.addresses]
         self._handlers: Handlers = {Send: self._send, Pause: self._pause, Elsewhere: self._leave}
         self._forget = forget
         self._keeper: AsyncGenerator[None, None] | None = None
@@ -83,16 +80,16 @@ class AsyncWire:
     def _pause(self, step: Pause) -> Awaitable[None]:
         return asyncio.sleep(step.seconds)
 
-    async def _send(self, step: Send) -> httpx.Response:
+    async def _send(self, step: Send) -> Response:
         if step.request.wait != 0.0:  # it may wait for one that comes after it
             return await self._request(step)
         async with self._room:
             return await self._request(step)
 
-    async def _request(self, step: Send) -> httpx.Response:
-        sent, request = self.nodes.request(step)
+    async def _request(self, step: Send) -> Response:
+        sent, outgoing = self.nodes.request(step)
         with leaving(self.nodes, sent.node):
-            response = await self._clients[sent.node].request(**request)
+            response = await self._pools[sent.node].request(outgoing)
         return signed(self.nodes, sent, response)
 
     async def _leave(self, step: Elsewhere) -> Reach:
@@ -125,20 +122,18 @@ class AsyncWire:
 
     async def _fetch(self, resuming: Resuming, events: asyncio.Queue[Any], connected: asyncio.Future[None]) -> None:
         """Put events into the queue as they come, until the watch ends; resumes by itself."""
-        from httpx import TransportError
-
         await self.keep()
         resuming.nodes = len(self.nodes)
         while True:
             broken: Exception | None = None
-            sent, request = self.nodes.request(resuming.step(), watch=True)
+            sent, outgoing = self.nodes.request(resuming.step(), watch=True)
             try:
-                async with self._clients[sent.node].stream(**request) as answer:
-                    if not answer.is_success:
-                        raise NodeRefused(resuming.refused(await answer.aread(), answer.status_code))
-                    check_events(answer)
-                    allow_silence(answer)
-                    async for line in answer.aiter_lines():
+                async with self._pools[sent.node].stream(outgoing) as answer:
+                    if not answer.head.is_success:
+                        raise NodeRefused(resuming.refused(await answer.read(), answer.head.status))
+                    check_events(answer.head)
+                    answer.silence = SILENCE
+                    async for line in answer.lines():
                         found = resuming.heard(line)
                         if resuming.connected and not connected.done():
                             self._opening.discard(connected)
@@ -147,7 +142,7 @@ class AsyncWire:
                             await events.put(event)
                         if resuming.over:
                             return
-            except (TransportError, NodeRefused) as error:
+            except (Broken, NodeRefused) as error:
                 broken = error
             self.nodes.leave(sent.node)
             await asyncio.sleep(resuming.broke(broken))
@@ -163,11 +158,11 @@ class AsyncWire:
             yield
         finally:
             self._forget()
-            await self._close_clients()
+            await self._close_pools()
 
-    async def _close_clients(self) -> None:
-        for client in self._clients:
-            await client.aclose()
+    async def _close_pools(self) -> None:
+        for pool in self._pools:
+            await pool.close()
 
     async def close(self) -> None:
         """Close them; watches end."""
@@ -176,7 +171,7 @@ class AsyncWire:
             task.cancel()
         if self._keeper is not None:
             await self._keeper.aclose()
-        await self._close_clients()
+        await self._close_pools()
 
 
 class AsyncRemoteWorkspace(InContext[Async]):

@@ -12,19 +12,17 @@ import re
 import ssl
 import threading
 from collections.abc import Sequence
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Final, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
 
 from holdfast import errors
 from holdfast.kernel.validate import check_ttl
+from holdfast.remote.http1 import Outgoing, written
+from holdfast.remote.pool import Peer
 from holdfast.remote.protocol import Send
 from holdfast.workspace.context import LATEST
 
-if TYPE_CHECKING:
-    import httpx
-
 _UNIX: Final = "unix://"
-_LEAST: Final = 0.001  # seconds: none would mean not to wait at all, and raise another error
 _CONNECT: Final = 3.0  # most seconds to connect to one of several nodes
 
 
@@ -46,51 +44,22 @@ class Address:
         check_ttl(timeout, "timeout")
         self.url = url
         self.timeout = timeout
-        self._token = _checked(_token() if token is None else token)
-        self._verify = _trust(url, verify)
+        self._headers = {"authorization": f"Bearer {_checked(_token() if token is None else token)}"}
+        self.peer, self._prefix = _reached(url, verify)
+        self._headers["host"] = _host(url)
 
-    def options(self, transport: type[httpx.HTTPTransport] | type[httpx.AsyncHTTPTransport]) -> dict[str, Any]:
-        """The arguments of a client of httpx."""
-        from httpx import Limits
-
-        path = self.url.removeprefix(_UNIX)
-        by_socket = self.url.startswith(_UNIX)
-        # Each watch has a connection of its own. A server keeps an idle one for longer than we do.
-        limits = Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=30)
-        return {
-            "base_url": "http://localhost" if by_socket else self.url.rstrip("/"),
-            "transport": transport(verify=self._verify, limits=limits, uds=path if by_socket else None),
-            "timeout": self.timeout,
-            "headers": {"authorization": f"Bearer {self._token}"},
-        }
-
-    def request(self, step: Send, one_of_many: bool = False) -> dict[str, Any]:
-        """The arguments of a request. It waits for a response as long as the call itself may wait, and some more."""
+    def outgoing(self, step: Send, one_of_many: bool = False) -> Outgoing:
+        """A request as bytes. It waits for a response as long as the call itself may wait, and some more."""
         request, wait = step.request, step.request.wait
-        connect = min(self.timeout, _CONNECT) if one_of_many else self.timeout
-        most = {"connect": connect, "write": self.timeout, "pool": self.timeout}
-        most |= {} if wait is None else {"read": self.timeout + wait}
-        return {
-            "method": request.method,
-            "url": request.path,
-            "params": tuple(request.query),
-            "content": request.body,
-            "headers": step.headers,
-            "extensions": {"timeout": most if step.until is None else Phases(most, step.until)},
-        }
-
-
-class Phases(dict[str, float]):
-    """The most seconds of each phase of a request, and of all together: httpcore asks when a phase begins."""
-
-    def __init__(self, most: dict[str, float], until: float) -> None:
-        super().__init__(most)
-        self._until = until
-
-    def get(self, phase: str, default: Any = None) -> Any:
-        """The seconds for a phase that begins now."""
-        left = max(self._until - monotonic(), _LEAST)
-        return min(left, super().get(phase, left))
+        target = self._prefix + request.path
+        if request.query:
+            target += f"?{urlencode(request.query)}"
+        return Outgoing(
+            written(request.method, target, self._headers | step.headers, request.body),
+            min(self.timeout, _CONNECT) if one_of_many else self.timeout,
+            None if wait is None else self.timeout + wait,
+            step.until,
+        )
 
 
 class Sent(NamedTuple):
@@ -119,15 +88,15 @@ class Nodes:
         """Where they are."""
         return [address.url for address in self.addresses]
 
-    def request(self, step: Send, watch: bool = False) -> tuple[Sent, dict[str, Any]]:
-        """The node for a request, and the arguments of the request there."""
+    def request(self, step: Send, watch: bool = False) -> tuple[Sent, Outgoing]:
+        """The node for a request, and the request there."""
         with self._lock:
             sent = Sent(self._current, self._age, not step.request.safe)
             ask = len(self) > 1 and (watch or (step.request.safe and not self._settled))
         if ask:
             sent = sent._replace(proves=True)
             step = Send(step.request, step.headers | {"x-at-least": LATEST})
-        return sent, self.addresses[sent.node].request(step, one_of_many=len(self) > 1)
+        return sent, self.addresses[sent.node].outgoing(step, one_of_many=len(self) > 1)
 
     def answered(self, sent: Sent) -> None:
         """A node has carried out a request: what it showed, the current node has to have too."""
@@ -152,7 +121,6 @@ class Nodes:
 def _is_here(url: str) -> bool:
     """Whether an address leads to this machine."""
     from ipaddress import ip_address
-    from urllib.parse import urlsplit
 
     try:
         host = urlsplit(url).hostname or ""
@@ -161,20 +129,42 @@ def _is_here(url: str) -> bool:
         return False
 
 
-def _trust(url: str, verify: str | bool) -> ssl.SSLContext | bool:
-    """The certificates that are trusted."""
-    if isinstance(verify, str):  # servers that show this certificate, and no others
-        try:
-            return ssl.create_default_context(cafile=verify)
-        except OSError as error:  # of which ssl.SSLError is one
-            raise errors.Invalid(
-                f"{verify} cannot be used as a certificate: {error}",
-                hint="verify= is a PEM file, such as DIR/tls/cert.pem",
-            ) from error
-    if url.startswith("https:"):
-        return verify
-    # No certificate is shown: loading the usual ones would take longer than most calls. None is trusted, if one came.
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def _reached(url: str, verify: str | bool) -> tuple[Peer, str]:
+    """Where connections for an address lead, and what the paths of its requests begin with."""
+    if url.startswith(_UNIX):
+        return Peer("localhost", 0, url.removeprefix(_UNIX), None), ""
+    try:
+        parts = urlsplit(url)
+        safe = parts.scheme == "https"
+        host, port = parts.hostname or "", parts.port or (443 if safe else 80)
+        host.encode("idna")
+    except ValueError as error:  # of which UnicodeError is one
+        raise errors.Invalid(f"{url!r} is not the address of a server: {error}", hint="http://host:port") from error
+    prefix = quote(parts.path.rstrip("/"), safe="/%")
+    trust = _trust(verify) if safe or isinstance(verify, str) else None
+    return Peer(host, port, None, trust if safe else None), prefix
+
+
+def _host(url: str) -> str:
+    """The header that names the server."""
+    if url.startswith(_UNIX):
+        return "localhost"
+    where = urlsplit(url).netloc.rpartition("@")[2]
+    return where if where.isascii() else where.encode("idna").decode()
+
+
+def _trust(verify: str | bool) -> ssl.SSLContext:
+    """The certificates that are trusted: those of the system, or one that a server made for itself."""
+    try:
+        context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
+    except OSError as error:  # of which ssl.SSLError is one
+        raise errors.Invalid(
+            f"{verify} cannot be used as a certificate: {error}",
+            hint="verify= is a PEM file, such as DIR/tls/cert.pem",
+        ) from error
+    if verify is False:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def _checked(token: object) -> str:

@@ -16,7 +16,7 @@ from copy import deepcopy
 from datetime import datetime
 from secrets import token_hex
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -26,6 +26,7 @@ from holdfast.domains.stashes.rows import spelled
 from holdfast.kernel.validate import check_id, check_name
 from holdfast.kernel.values import MAX_DEPTH
 from holdfast.operation import Operation, find_operation, operation
+from holdfast.remote.http1 import Broken, Response
 from holdfast.schema import is_page, named_arguments, result_type
 from holdfast.types import (
     Cell,
@@ -42,9 +43,6 @@ from holdfast.types import (
 from holdfast.types.tasks import Task
 from holdfast.wire import PASSING_KEY, PYTHON_HINTS, from_wire, parsed, plan_of, to_wire, wired
 from holdfast.workspace.context import Context, PassingKey, typed_txn
-
-if TYPE_CHECKING:
-    import httpx
 
 _QUERIED: Final = ("GET", "DELETE")
 _MISTAKABLE: Final = re.compile(r"\.+|[a-z-]+")
@@ -193,7 +191,7 @@ _CLASSES: Final = {
 }
 
 
-def result_of(op: Operation[..., Any], response: httpx.Response) -> Any:
+def result_of(op: Operation[..., Any], response: Response) -> Any:
     """The result of the operation."""
     result = item_of(op, response.content)
     if not isinstance(result, list) or not is_page(op.name):
@@ -401,41 +399,39 @@ def _asking(what: str, context: Context) -> Steps[dict[str, Any]]:
         raise not_ours(response) from error
 
 
-def not_ours(response: httpx.Response, changes: bool = False) -> errors.HoldfastError:
+def not_ours(response: Response, changes: bool = False) -> errors.HoldfastError:
     """The error for a success that no server of ours sends: a page of a proxy, or JSON of something else."""
     kind = response.headers.get("content-type", "no content type").partition(";")[0][:80]
-    message = f"the answer ({response.status_code}, {kind}) is not one of Holdfast's"
+    message = f"the answer ({response.status}, {kind}) is not one of Holdfast's"
     if changes:
         hint = f"the write may have happened: look before you repeat it. {_NOT_OURS}"
         return errors.OutcomeUnknown(message, hint=hint)
     return errors.Unavailable(message, hint=_NOT_OURS)
 
 
-def sending(request: Request, context: Context) -> Steps[httpx.Response]:
+def sending(request: Request, context: Context) -> Steps[Response]:
     """Send a request, and retry it if that is safe, at another node if there are several."""
-    from httpx import TransportError
-
     nodes, timeout = yield Elsewhere()
     if nodes > 1 and not request.safe and context.key is None:
         context = msgspec.structs.replace(context, key=f"auto-{token_hex(16)}")
     attempts = ATTEMPTS * nodes if request.safe or context.key is not None else 1
     end = None if request.wait is None else monotonic() + timeout + request.wait
-    sent: TransportError | None = None  # the trouble after which it may have happened
+    sent: Broken | None = None  # the trouble after which it may have happened
     for attempt in range(attempts):
         pause = PAUSE * 3 ** (attempt // nodes)
         try:
             until = None if end is None else min(end, monotonic() + timeout / nodes + (request.wait or 0.0))
-            response: httpx.Response = yield Send(request, headers_of(request, context), until)
-        except TransportError as error:
-            if not _never_sent(error):
+            response: Response = yield Send(request, headers_of(request, context), until)
+        except Broken as error:
+            if error.sent:
                 sent = error
             late = end is not None and monotonic() + pause >= end
-            if attempt == attempts - 1 or late or _is_distrust(error):
+            if attempt == attempts - 1 or late or error.distrusted:
                 raise _lost(request, sent or error, context.key, timeout) from error
         else:
             if response.is_success:
                 return response
-            refusal = failure(response.content, response.status_code)
+            refusal = failure(response.content, response.status)
             again = is_of_node(refusal) if nodes > 1 else type(refusal) is errors.Unavailable and request.safe
             if not again or attempt == attempts - 1 or (end is not None and monotonic() + pause >= end):
                 raise refusal
@@ -454,29 +450,14 @@ def is_of_node(refusal: errors.HoldfastError) -> bool:
     return isinstance(refusal, _OF_NODE) or unknown or type(refusal) is errors.Unavailable
 
 
-def _never_sent(error: httpx.TransportError) -> bool:
-    from httpx import ConnectError, ConnectTimeout, PoolTimeout
-
-    return isinstance(error, ConnectError | ConnectTimeout | PoolTimeout)
-
-
-def _is_distrust(error: httpx.TransportError) -> bool:
-    """Whether the server has shown a certificate that is not trusted: that will not change."""
-    return "CERTIFICATE_VERIFY_FAILED" in str(error)
-
-
-def _lost(request: Request, error: httpx.TransportError, key: str | None, timeout: float) -> errors.HoldfastError:
+def _lost(request: Request, error: Broken, key: str | None, timeout: float) -> errors.HoldfastError:
     """The error for a call without a response: a write that was sent may have happened, or may happen yet."""
-    from httpx import TimeoutException
-
-    reason = str(error) or type(error).__name__
-    if isinstance(error, TimeoutException):
-        reason = f"it did not answer within {timeout + (request.wait or 0.0):g} s"
-    if request.safe or _never_sent(error):
-        hint = "pass verify=, the server's own certificate" if _is_distrust(error) else SERVE_THERE
+    reason = f"it did not answer within {timeout + (request.wait or 0.0):g} s" if error.late else str(error)
+    if request.safe or not error.sent:
+        hint = "pass verify=, the server's own certificate" if error.distrusted else SERVE_THERE
         return errors.Unreachable(f"the server cannot be reached: {reason}", hint=hint)
     lost = f"the connection broke before the answer came: {reason}"
-    if isinstance(error, TimeoutException):
+    if error.late:
         lost = f"the server has the call, but {reason}; it may carry it out later"
     if key is None:
         hint = "look whether it happened before you repeat it; with ws.using(key=...) a call can be repeated safely"

@@ -5,10 +5,11 @@ It gives up after 30 attempts in a row without a response, and at once if it nev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from holdfast import errors
 from holdfast.operation import Operation
+from holdfast.remote.http1 import Response
 from holdfast.remote.protocol import (
     SERVE_THERE,
     Args,
@@ -24,19 +25,11 @@ from holdfast.remote.protocol import (
 from holdfast.schema import named_arguments
 from holdfast.workspace.context import Context
 
-if TYPE_CHECKING:
-    import httpx
-
 RESUMES: Final = 30  # in a row, without a response between them: about a minute
-_SILENCE: Final = 35.0  # seconds without even a bookmark, after which a connection counts as lost
+SILENCE: Final = 35.0  # seconds without even a bookmark, after which a connection counts as lost
 
 
-def allow_silence(answer: httpx.Response) -> None:
-    """Let a watch that is connected be silent for as long as a server ever is."""
-    answer.request.extensions["timeout"]["read"] = _SILENCE
-
-
-def check_events(response: httpx.Response) -> None:
+def check_events(response: Response) -> None:
     """Raise Unavailable unless a watch is answered by events."""
     if not response.headers.get("content-type", "").startswith("text/event-stream"):
         raise not_ours(response)

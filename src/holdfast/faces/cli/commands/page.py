@@ -89,27 +89,13 @@ def _show(session: Session, link: str, opening: bool) -> None:
 
 def _ask_ticket(session: Session, url: str) -> str:
     """A ticket from a server elsewhere, with the rights of the token that is known for it."""
-    try:
-        import httpx
-    except ImportError as error:
-        raise errors.not_installed("a link to a server elsewhere", "remote", error) from error
+    from holdfast.remote import ask_ticket
+
     known = credentials(url, session.environ)
     token = known.token or session.environ.get("HOLDFAST_TOKEN") or _token_file(session)
     if not token or not url.startswith("http"):
         raise errors.Unauthorized(f"there is no token for {url}", hint=f"holdfast login {url}")
-    base = "/".join(url.split("/")[:3])
-    try:
-        answer = httpx.post(
-            f"{base}/ui/ticket", headers={"authorization": f"Bearer {token}"}, verify=known.certificate or True
-        )
-    except httpx.HTTPError as error:
-        raise errors.Unreachable(f"{base} does not answer: {error}") from error
-    if answer.status_code == 401:
-        raise errors.Unauthorized(f"{base} does not know this token", hint=f"holdfast login {url}")
-    if answer.status_code != 201:
-        raise errors.Unavailable(f"{base} answered {answer.status_code}", hint="it may be an older server")
-    ticket: str = answer.json()["ticket"]
-    return ticket
+    return ask_ticket(url, token, known.certificate or True)
 
 
 def _token_file(session: Session) -> str:
