@@ -17,6 +17,7 @@ import apsw
 
 from tests.bench import (
     claims,
+    client,
     cold,
     engines,
     fairness,
@@ -61,6 +62,7 @@ SUBJECTS = {
     "queues": queues.run,
     "streams": streams.run,
     "load": load.run,
+    "client": client.run,
     "fleet": fleet.run,
     "ui": ui.run,
     "scale": scale.run,

@@ -37,6 +37,7 @@ EXPECTED = {
     "stashes": 1,
     "queues": 9,
     "load": 7,
+    "client": 3,
     "streams": 4,
     "fleet": 5,
     "scale": 9,
