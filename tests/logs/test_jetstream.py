@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.clock import Signal
+from holdfast.kernel.journal import LogMoved
 from holdfast.replication.jetstream import PART, JetStreamLog
 from holdfast.replication.log import START, LostAnswer, Patience
 from holdfast.replication.nats_connection import SHARDS, Connection, configuration, shard_of
+from holdfast.testing import log_contract
 from holdfast.testing.crowd import LONG, together
 from holdfast.testing.log_contract import *  # noqa: F403
 from tests.amounts import LONG as LONG_RUN
@@ -30,11 +33,66 @@ from tests.worlds.nats import NatsCluster, NatsServer, shared_cluster, shared_se
 PASSWORD = "s3cret-p4ssw0rd"
 
 
-@pytest.fixture(params=["R1", "R3"] if LONG_RUN else ["R1"])  # three servers beside all other tests elect too often
-def url(request: pytest.FixtureRequest) -> str:
+class PatientLog(JetStreamLog):
+    """A client that waits while servers elect a leader, and settles lost answers, as a replica does.
+
+    Three servers beside all other tests elect often. What was moved is passed on: that must be true at any time.
+    """
+
+    def head(self) -> int:
+        return Patience(LONG).outlast(super().head)
+
+    def time(self) -> int:
+        return Patience(LONG).outlast(super().time)
+
+    def append(self, entry: bytes, expected: int) -> int:
+        send, in_doubt = super().append, False
+        for _ in Patience(LONG).looks():
+            try:
+                return Patience(LONG).outlast(lambda: send(entry, expected))
+            except LostAnswer:
+                in_doubt = True
+            except LogMoved:
+                if not in_doubt:
+                    raise
+            if (end := self.head()) > expected:
+                position, first = read(self, expected, end)[0]  # noqa: F405
+                if first != entry:
+                    raise LogMoved
+                return position
+        raise AssertionError("no append was decided")
+
+    def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
+        return Patience(LONG).outlast(lambda: JetStreamLog.tail(self, after))
+
+    def put(self, blob: bytes) -> str:
+        return Patience(LONG).outlast(lambda: JetStreamLog.put(self, blob))
+
+    def get(self, ref: str) -> bytes:
+        return Patience(LONG).outlast(lambda: JetStreamLog.get(self, ref))
+
+    def trim(self, before: int) -> None:
+        Patience(LONG).outlast(lambda: JetStreamLog.trim(self, before))
+
+
+# Each worker would start three servers of its own; without LONG one test does, below.
+@pytest.fixture(params=["R1", "R3"] if LONG_RUN else ["R1"])
+def servers(request: pytest.FixtureRequest) -> NatsCluster:
     """A single server, and a cluster of three: that one answers what the other never does."""
-    servers = shared_server() if request.param == "R1" else shared_cluster()
+    return shared_server() if request.param == "R1" else shared_cluster()
+
+
+@pytest.fixture
+def url(servers: NatsCluster) -> str:
+    """Where they are."""
     return f"{servers.url}?sync=always"
+
+
+def client(url: str, name: str) -> JetStreamLog:
+    """A client of a log that is made if it is not there; a stream that was just made may have no leader yet."""
+    log = (PatientLog if "," in url else JetStreamLog)(url, name, create=True)
+    Patience(LONG).outlast(log.head)
+    return log
 
 
 @pytest.fixture
@@ -46,8 +104,7 @@ def name() -> str:
 @pytest.fixture
 def log(url: str, name: str) -> Iterator[JetStreamLog]:
     """A fresh log."""
-    log = JetStreamLog(url, name, create=True)
-    Patience().outlast(log.head)  # a stream that was just made may have no leader yet
+    log = client(url, name)
     yield log
     log.close()
 
@@ -55,7 +112,7 @@ def log(url: str, name: str) -> Iterator[JetStreamLog]:
 @pytest.fixture  # type: ignore[no-redef]
 def peer(url: str, name: str) -> Iterator[JetStreamLog]:
     """Another client, as another process would have: a connection of its own."""
-    log = JetStreamLog(as_peer(url), name, create=True)
+    log = client(as_peer(url), name)
     yield log
     log.close()
 
@@ -103,6 +160,30 @@ def messages(log: JetStreamLog, url: str) -> dict[str, int]:
 
 
 # --- the waist -------------------------------------------------------------------------------------------------------
+
+# Ten seconds of appends on three servers, to see pages of the tail that one server shows as well.
+_LONG_ONLY = "test_pages_of_the_tail_together_are_the_whole_log_in_order_and_without_gap"
+
+
+@pytest.mark.early
+def test_l6_the_contract_holds_on_three_servers() -> None:
+    """One that elects, refuses without a number and has replicas that lag: what a single server never does."""
+    url = f"{shared_cluster().url}?sync=always"
+    contract = {name: test for name, test in vars(log_contract).items() if name.startswith("test_")}
+    contract.pop(_LONG_ONLY)
+    assert len(contract) > 20
+    for name, test in contract.items():
+        workspace = f"{name[:40]}-{os.urandom(4).hex()}"
+        log, peer = client(url, workspace), client(as_peer(url), workspace)
+        clients = {"log": log, "peer": peer}
+        try:
+            test(**{argument: clients[argument] for argument in inspect.signature(test).parameters})
+        except BaseException as error:
+            error.add_note(f"in {name}")
+            raise
+        finally:
+            peer.close()
+            log.close()
 
 
 def test_a_constructor_needs_no_server_and_a_call_is_unreachable() -> None:

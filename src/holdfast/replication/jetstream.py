@@ -1,10 +1,12 @@
 """A log in NATS JetStream: a subject for the entries of each workspace, in streams that many workspaces share.
 
 An append is a publish that expects the last sequence of its subject; the stream's sequence is the position. That header
-is stored, so each entry names the one before it and a gap shows. A publish that is refused with the number of another
-end means that another node was first. One that is refused without a number was compared with nothing: the leader still
+is stored, so each entry names the one before it and a gap shows. A publish that is refused with the number of a later
+end means that another entry was first. One that is refused without a number was compared with nothing: the leader still
 has a mark on the subject, perhaps that of our own entry before, which it takes away after it has acknowledged. It is
-published again until it is decided. Blobs lie in the same stream, in parts, so their sequences tell what
+published again until it is decided, and then the entry that was first may be our own: while a leader is replaced, two
+servers may answer one publish. What is not decided in time is a lost answer, never another node's entry.
+Blobs lie in the same stream, in parts, so their sequences tell what
 a trim deletes: one mark is published, and everything of the workspace before it purged. The entry at the mark stays,
 else the end of the log would be lost. A workspace exists if it has a mark.
 
@@ -55,7 +57,7 @@ _FROM_LEADER = 20  # entries to read one by one where a replica is behind
 _SHORTLY = 0.02  # seconds until an entry that was first is published again
 _TRIES = 10
 _PAUSE = 2_000  # microseconds, growing, before a replica that is behind is asked again
-_UNDECIDED_PAUSES: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)  # seconds
+_UNDECIDED_PAUSES: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, *[0.4] * 6)  # seconds
 _IMPOSSIBLE = 2**63 - 1
 
 _EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
@@ -103,7 +105,10 @@ class JetStreamLog(EngineLog[Connection]):
     def append(self, entry: bytes, expected: int) -> int:
         self._check_size(entry)
         self._find()
-        position = self._publish(self._entries, entry, expected, lost=LostAnswer)
+        try:
+            position = self._publish(self._entries, entry, expected, lost=LostAnswer)
+        except _Moved as moved:
+            position = self._settle(entry, expected, moved)
         self._end = max(self._end, position)
         return position
 
@@ -226,8 +231,7 @@ class JetStreamLog(EngineLog[Connection]):
         except _Moved as moved:
             if moved.end is not None:
                 return moved.end
-        last = self._last(self._entries)
-        return START if last is None else last[0]
+        raise errors.Unreachable(f"{self._open().address}: the server does not say where the log ends")
 
     def _head_of_many(self) -> int:
         probe = self._publish(self._probe, b"", None)
@@ -276,32 +280,64 @@ class JetStreamLog(EngineLog[Connection]):
     def _publish(
         self, subject: str, payload: bytes, expected: int | None, lost: type[Exception] = errors.Unreachable
     ) -> int:
-        """Publish a message and return its sequence; without an expectation it replaces those before it."""
-        headers = {"Nats-Rollup": "sub"} if expected is None else {_EXPECTED: str(expected)}
-        connection, pauses = self._open(), iter(_UNDECIDED_PAUSES)
-        while True:
-            try:
-                return int(_json(connection.ask(Request(subject, payload, headers), lost), connection)["seq"])
-            except _Refused as refused:
-                if refused.code == _UNDECIDED and (pause := next(pauses, None)) is not None:
-                    if not self._hears_of(expected if subject == self._entries else None, pause):
-                        continue  # nothing was decided, and nothing stored: to publish again is safe
-                elif refused.code not in (_WRONG_LAST, _UNDECIDED):
-                    raise lost(refused.message) from refused
-                raise self._moved(subject, expected, refused, lost) from refused
+        """Publish a message and return its sequence; without an expectation it replaces those before it.
 
-    def _moved(self, subject: str, expected: int | None, refused: _Refused, lost: type[Exception]) -> Exception:
-        """What a refusal means: another message is the last, or the server that refused does not know of the last."""
-        number = re.search(r"(\d+)$", refused.message) if refused.code == _WRONG_LAST else None
-        end = None if number is None else int(number[1])
-        if subject == self._entries and expected is not None:
-            if end is not None and end < expected <= self._end:
-                return lost(f"{self._open().address}: a server that is behind refused, and another may have accepted")
-            self._end = max(self._end, end or START)
-            asks = expected == _IMPOSSIBLE or not self._open().listens(self)
-            if asks or not self._hears_of(expected, _SHORTLY):
-                self.hint()
-        return _Moved(end)
+        Raises _Moved if another message is the last of the subject, and `lost` if nothing is decided.
+        """
+        headers = {"Nats-Rollup": "sub"} if expected is None else {_EXPECTED: str(expected)}
+        request, connection = Request(subject, payload, headers), self._open()
+        awaited = expected if subject == self._entries else None
+        for tries, pause in enumerate((*_UNDECIDED_PAUSES, None), 1):
+            try:
+                return int(_json(connection.ask(request, lost), connection, lost)["seq"])
+            except _Refused as refused:
+                if refused.code == _WRONG_LAST and (number := re.search(r"(\d+)$", refused.message)) is not None:
+                    raise _Moved(int(number[1]), tries) from refused
+                if refused.code != _UNDECIDED:
+                    raise lost(f"{connection.address}: {refused.message}") from refused
+                if pause is not None and self._hears_of(awaited, pause):
+                    raise _Moved(None, tries) from refused
+        raise lost(f"{connection.address}: the leader of {self.stream} does not decide on a message, but may later")
+
+    def _settle(self, entry: bytes, expected: int, moved: _Moved) -> int:
+        """Return the position of an entry that was refused, if it is the one after its place all the same.
+
+        Raises LogMoved if another one is, or the log has not come as far, and LostAnswer if that is not known.
+        """
+        connection, end = self._open(), moved.end
+        if end is not None and end < expected:
+            if end < expected <= self._end or self._ends_at_least(expected):
+                raise LostAnswer(
+                    f"{connection.address}: a server that is behind refused, and another may have accepted"
+                )
+            raise moved
+        self._end = max(self._end, end or START)
+        heard = connection.listens(self) and self._hears_of(expected, _SHORTLY)
+        first = self._heard.get(expected) if heard else None
+        if first is None:
+            self.hint()
+            if end is not None and moved.tries == 1:  # one that was refused once was compared with another entry
+                raise moved
+            first = self._read_first(expected)
+        if first[1] != entry:  # no two entries are alike: each has an id
+            raise moved
+        return first[0]
+
+    def _ends_at_least(self, position: int) -> bool:
+        try:
+            return self.head() >= position
+        except errors.Unreachable as error:
+            raise LostAnswer(error.message) from error
+
+    def _read_first(self, after: int) -> tuple[int, bytes]:
+        """The entry after a position, which the leader has. Raises LostAnswer if it does not say."""
+        try:
+            found = self._next(after)
+        except errors.Unreachable as error:
+            raise LostAnswer(error.message) from error
+        if found is None:
+            raise LostAnswer(f"{self._open().address}: the entry that was first is not there any more")
+        return found
 
     def _hears_of(self, before: int | None, seconds: float) -> bool:
         """Wait until the entry after a position is published again: then nobody need ask for it."""
@@ -381,11 +417,12 @@ class JetStreamLog(EngineLog[Connection]):
 
 
 class _Moved(LogMoved):
-    """A publish that expected another end; `end` if the server said where it is."""
+    """A publish that expected another end: `end` if a server said where it is, in answer to which of the `tries`."""
 
-    def __init__(self, end: int | None) -> None:
+    def __init__(self, end: int | None, tries: int) -> None:
         super().__init__()
         self.end = end
+        self.tries = tries
 
 
 class _Refused(Exception):
@@ -397,12 +434,12 @@ class _Refused(Exception):
         self.message = message
 
 
-def _json(answer: Message, connection: Connection) -> Any:
-    """The answer of the JetStream API. Raises _Refused."""
+def _json(answer: Message, connection: Connection, lost: type[Exception] = errors.Unreachable) -> Any:
+    """The answer of the JetStream API. Raises _Refused, and `lost` if it is none."""
     try:
         found = msgspec.json.decode(answer.data)
     except msgspec.DecodeError as error:
-        raise errors.Unreachable(f"{connection.address}: not an answer of JetStream") from error
+        raise lost(f"{connection.address}: not an answer of JetStream") from error
     if (wrong := found.get("error")) is not None:
         raise _Refused(wrong.get("err_code", 0), wrong.get("description", "an error without a description"))
     return found
