@@ -1,8 +1,8 @@
 """What a call of our own client costs its caller, against what the same call costs the server.
 
 The callers run in this process and the server in one of its own, as users start it; both count their processor time.
-Each call increments a counter, durable. A bar of 3 x says that a machine with many callers needs more servers before its
-callers are the ones who wait for a processor.
+Each call increments a counter, durable. Above the bar of 3 x a machine with many callers would run out of processor
+time for them before it does for its server.
 """
 
 from __future__ import annotations
