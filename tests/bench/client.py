@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import holdfast
 from holdfast import RemoteWorkspace
@@ -40,7 +41,7 @@ def run(bench: Bench) -> list[Row]:
             }
             for way in ways.values():
                 way()  # connections are open, and both sides have loaded what they need
-            costs = alternate({what: lambda way=way: cost(served, way) for what, way in ways.items()}, ROUNDS)
+            costs = alternate({what: partial(cost, served, way) for what, way in ways.items()}, ROUNDS)
     for what, ratios in costs.items():
         bench.say(f"  {what:11} {statistics.median(ratios):.2f} x the processor time of the server")
     return [Row("client", f"{what} / server", statistics.median(some), at_most=3) for what, some in costs.items()]
