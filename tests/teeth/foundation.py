@@ -166,7 +166,7 @@ BUGS = [
     Bug(
         "a write that was given up is called a failure",
         "remote/protocol.py",
-        "    if request.safe or _never_sent(error):\n        hint",
+        "    if request.safe or not error.sent:\n        hint",
         "    if True:\n        hint",
         ("tests/unit/test_sending.py",),
     ),
