@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic
 
@@ -69,7 +71,13 @@ def test_an_answer_that_breaks_off_is_never_taken_for_one(whole: bytes, data: st
         (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", "no colon"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n", "content-length"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello", "content-length"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: " + b"9" * 5_000 + b"\r\n\r\n", "content-length"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n", "longer than"),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n", "transfer-encoding"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n", "a chunk begins"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"f" * 5_000 + b"\r\n", "a chunk begins"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffff\r\n", "longer than"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 200 + PLAIN, "interim"),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n", "a chunk begins"),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nhello\r\n", "longer than it says"),
         (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 70_000, "do not end"),
@@ -87,8 +95,14 @@ def test_more_than_was_asked_for_ends_the_use_of_a_connection() -> None:
     assert not read(PLAIN.replace(b"X-Two: a", b"Connection: close")).reusable
 
 
+def test_an_answer_with_two_lengths_is_the_last_of_its_connection() -> None:
+    incoming = read(CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Length: 3\r\n\r\n", 1))
+    assert incoming.take() == b"hello"
+    assert not incoming.reusable
+
+
 def test_headers_that_would_make_another_request_are_refused() -> None:
-    for value in ("a\r\nx-fence: 9", "a\nb", "caf\xe9", "a\0"):
+    for value in ("a\r\nx-fence: 9", "a\nb", "a\rb", "caf\xe9", "a\0"):
         with pytest.raises(errors.Invalid):
             written("GET", "/api/tasks", {"x-agent-id": value}, None)
     assert written("POST", "/x", {"host": "h"}, None) == b"POST /x HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n"
@@ -107,16 +121,22 @@ Play = Callable[[socket.socket], None]
 
 @contextmanager
 def a_server(*plays: Play) -> Iterator[Peer]:
-    """A server that does one of these with each connection, in turn."""
+    """A server that does the first of these with its first connection, the second with the next, and so on."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def serve() -> None:
-            for play in plays:
-                connection, _ = listening.accept()
-                with connection:
-                    play(connection)
+        def serve(play: Play, connection: socket.socket) -> None:
+            with connection:
+                play(connection)
 
-        thread = threading.Thread(target=serve)
+        def accept() -> None:
+            threads = []
+            for play in plays:
+                threads.append(threading.Thread(target=serve, args=(play, listening.accept()[0])))
+                threads[-1].start()
+            for thread in threads:
+                thread.join()
+
+        thread = threading.Thread(target=accept)
         thread.start()
         yield Peer("127.0.0.1", listening.getsockname()[1], None, None)
         thread.join(30)
@@ -268,6 +288,151 @@ def test_a_stream_that_nobody_reads_waits_and_loses_nothing() -> None:
         assert asyncio.run(run(peer)) == expected
     with a_server(streaming) as peer, closing(Pool(peer)) as pool, pool.stream(ask()) as stream:
         assert list(stream.lines()) == expected
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+def test_a_connection_that_was_closed_while_nobody_looked_is_not_used_again(awaits: bool) -> None:
+    closed = threading.Event()
+
+    def once(connection: socket.socket) -> None:
+        answering(PLAIN)(connection)
+        connection.close()
+        closed.set()
+
+    async def run(peer: Peer) -> list[bytes]:
+        pool = AioPool(peer)
+        first = await pool.request(ask())
+        assert closed.wait(30)  # in the thread of the loop, which sees nothing meanwhile
+        second = await pool.request(ask())
+        await pool.close()
+        return [first.content, second.content]
+
+    with a_server(once, answering(PLAIN)) as peer:
+        if awaits:
+            assert asyncio.run(run(peer)) == [b"hello"] * 2
+            return
+        with closing(Pool(peer)) as pool:
+            assert pool.request(ask()).content == b"hello"
+            assert closed.wait(30)
+            assert pool.request(ask()).content == b"hello"
+
+
+def test_what_comes_while_a_line_is_handled_is_not_lost() -> None:
+    more = threading.Event()
+
+    def streaming(connection: socket.socket) -> None:
+        assert heard(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n")
+        assert more.wait(30)
+        connection.sendall(b"4\r\ntwo\n\r\n" + end)
+        assert connection.recv(1) == b"", "the client has read enough"
+
+    async def run(peer: Peer, count: int) -> list[str]:
+        pool, found = AioPool(peer), list[str]()
+        async with pool.stream(ask()) as stream:
+            async for line in stream.lines():
+                found.append(line)
+                more.set()
+                while len(found) == 1 and not stream._incoming.waiting:
+                    await asyncio.sleep(0)
+                if len(found) == count:
+                    break
+        await pool.close()
+        return found
+
+    for end in (b"0\r\n\r\n", b""):  # the last piece, and one after which nothing comes
+        more.clear()
+        with a_server(streaming) as peer:
+            assert asyncio.run(run(peer, 3 if end else 2)) == ["one", "two"]
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+def test_a_refusal_of_a_request_that_is_not_taken_whole_is_heard(awaits: bool) -> None:
+    refusal = b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig"
+    huge = Outgoing(written("POST", "/", {"host": "h"}, bytes(64_000_000)), 30.0, 30.0, monotonic() + 30)
+
+    def refuses(connection: socket.socket) -> None:
+        assert heard(connection)
+        connection.sendall(refusal)
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1_000_000)  # it reads a little, and closes what it has not read
+
+    async def run(peer: Peer) -> Response:
+        pool = AioPool(peer)
+        try:
+            return await pool.request(huge)
+        finally:
+            await pool.close()
+
+    with a_server(refuses) as peer:
+        if awaits:
+            assert asyncio.run(run(peer)).status == 413
+            return
+        with closing(Pool(peer)) as pool:
+            assert pool.request(huge).status == 413
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+def test_an_address_that_does_not_answer_leaves_time_for_the_next(
+    awaits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as stack:
+        silent = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(3):  # those that fit, and one that waits: nobody is let in any more
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(silent.getsockname())
+        peer = stack.enter_context(a_server(answering(PLAIN)))
+        places = [silent.getsockname(), ("127.0.0.1", peer.port)]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        assert request(peer, 1, awaits, seconds=2.0)[0].content == b"hello"
+
+
+def test_a_forked_child_makes_its_own_connections_whatever_threads_of_its_parent_held() -> None:
+    def child(pool: Pool) -> None:
+        os._exit(0 if pool.request(ask()).content == b"hello" else 1)
+
+    with a_server(answering(PLAIN, PLAIN), answering(PLAIN)) as peer, closing(Pool(peer)) as pool:
+        assert pool.request(ask()).content == b"hello"
+        with pool._lock:  # as a thread may that the child does not have
+            process = get_context("fork").Process(target=child, args=(pool,))
+            process.start()
+        process.join(30)
+        try:
+            assert process.exitcode == 0
+        finally:
+            process.kill()
+        assert pool.request(ask()).content == b"hello"
+
+
+def test_a_stream_ends_when_its_pool_is_closed_by_another_thread() -> None:
+    begun = threading.Event()
+
+    def streaming(connection: socket.socket) -> None:
+        assert heard(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n")
+        assert connection.recv(1) == b"", "the client closes it"
+
+    def read_all(pool: Pool, told: list[object]) -> None:
+        try:
+            with pool.stream(Outgoing(ask().content, 30.0, None, None)) as stream:
+                for line in stream.lines():
+                    told.append(line)
+                    begun.set()
+        except Broken as broken:
+            told.append(broken)
+
+    with a_server(streaming) as peer:
+        pool, told = Pool(peer), list[object]()
+        reader = threading.Thread(target=read_all, args=(pool, told), daemon=True)
+        reader.start()
+        assert begun.wait(30)
+        pool.close()
+        reader.join(10)
+        assert not reader.is_alive()
+        assert told[0] == "one"
+        assert isinstance(told[1], Broken)
 
 
 # --- addresses -------------------------------------------------------------------------------------------------------

@@ -72,6 +72,23 @@ def test_what_a_server_refuses_is_not_sent_again() -> None:
     assert play(*SET, ANN, answer(b"<html>", 502)) == (errors.Unavailable, 1)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error": {"code": 502, "message": "upstream"}}',
+        b'{"code": 502, "details": "upstream"}',
+        b'{"code": ["HELD"], "error": "no"}',
+        b'{"code": "HELD", "error": "no", "details": null}',
+        b'{"code": "HELD", "error": "no", "details": {}, "hint": 5}',
+        b'{"message": "Bad Gateway"}',
+        b"[]",
+        b"",
+    ],
+)
+def test_a_refusal_in_json_that_is_not_ours_is_told_as_such(body: bytes) -> None:
+    assert play(*SET, ANN, answer(body, 502)) == (errors.Unavailable, 1)
+
+
 def test_a_read_is_asked_again_of_a_server_that_is_about_to_stop_and_not_for_ever() -> None:
     body = b'{"error": "the server is stopping", "code": "UNAVAILABLE", "hint": "", "details": {}}'
     found = b'{"value":1,"version":1,"revision":1,"updated_at":"2026-01-01T00:00:00Z"}'

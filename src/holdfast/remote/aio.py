@@ -87,6 +87,7 @@ class AsyncWire:
             return await self._request(step)
 
     async def _request(self, step: Send) -> Response:
+        self._check_open()
         sent, outgoing = self.nodes.request(step)
         with leaving(self.nodes, sent.node):
             response = await self._pools[sent.node].request(outgoing)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Final
 
 from holdfast.remote.http1 import Broken, Incoming, Outgoing, Response
-from holdfast.remote.pool import IDLE, KEPT, Lines, Peer, given_up, unreached
+from holdfast.remote.pool import IDLE, KEPT, Lines, Peer, given_up, has_ended, shared_out, tuned, unreached, within
 
 _AHEAD: Final = 64  # pieces of a stream that are held before reading pauses
 
@@ -78,8 +79,14 @@ class AioConnection(asyncio.Protocol):
     @property
     def is_alive(self) -> bool:
         """Whether it waits for a request."""
-        fresh = monotonic() - self.idle_since < IDLE
-        return fresh and self._ended is None and self._transport is not None and not self._transport.is_closing()
+        if self._ended is not None or self._transport is None or self._transport.is_closing():
+            return False
+        return monotonic() - self.idle_since < IDLE
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing has come that the loop has not seen yet, because it was busy."""
+        return self._transport is not None and not has_ended(self._transport.get_extra_info("socket").fileno())
 
     def rest(self) -> bool:
         """Whether its answer has ended and it may carry another request: then it waits for one."""
@@ -89,7 +96,8 @@ class AioConnection(asyncio.Protocol):
 
     async def begin(self, outgoing: Outgoing, streams: bool) -> Incoming:
         """Send a request; returns its answer: as far as its head if it streams, otherwise whole."""
-        self._incoming, self._streams = incoming, _ = Incoming(), streams
+        incoming = self._incoming = Incoming()
+        self._streams = streams
         if self._ended is not None or self._transport is None:
             raise Broken("the server closed the connection", sent=False)
         self._transport.write(outgoing.content)
@@ -149,13 +157,12 @@ class AioStream:
 
     async def lines(self) -> AsyncGenerator[str, None]:
         """Its lines as they come; what is broken off is not a line."""
-        lines = Lines()
-        while True:
-            for line in lines.of(self._incoming.take()):
+        lines, incoming = Lines(), self._incoming
+        while incoming.waiting or not incoming.done:  # more may come while a line is handled
+            if not incoming.waiting:
+                await self._connection.progress(self.silence, self._until)
+            for line in lines.of(incoming.take()):
                 yield line
-            if self._incoming.done:
-                return
-            await self._connection.progress(self.silence, self._until)
 
 
 class AioPool:
@@ -210,7 +217,7 @@ class AioPool:
         """A connection that is kept and still alive: the one that was used last."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.is_alive:
+            if connection.is_alive and connection.is_silent:
                 return connection
             connection.abort()
         return None
@@ -218,11 +225,33 @@ class AioPool:
     async def _connected(self, outgoing: Outgoing) -> AioConnection:
         """A new connection."""
         loop, peer = asyncio.get_running_loop(), self._peer
-        seconds = outgoing.connect if outgoing.until is None else min(outgoing.connect, outgoing.until - monotonic())
+        end = monotonic() + within(outgoing.connect, outgoing.until)
         try:
-            async with asyncio.timeout(max(seconds, 0.001)):
-                if peer.path is not None:
+            if peer.path is not None:
+                async with asyncio.timeout(shared_out(end, 1)):
                     return (await loop.create_unix_connection(AioConnection, peer.path))[1]
-                return (await loop.create_connection(AioConnection, peer.host, peer.port, ssl=peer.tls))[1]
+            plain = await self._opened(end)
+            async with asyncio.timeout(shared_out(end, 1)):
+                host = None if peer.tls is None else peer.host
+                made = await loop.create_connection(AioConnection, sock=plain, ssl=peer.tls, server_hostname=host)
+            return made[1]
         except OSError as error:  # of which TimeoutError is one
             raise unreached(error) from error
+
+    async def _opened(self, end: float) -> socket.socket:
+        """A connected socket, of the first of the peer's addresses that answers."""
+        loop, peer = asyncio.get_running_loop(), self._peer
+        async with asyncio.timeout(shared_out(end, 1)):
+            places = await loop.getaddrinfo(peer.host, peer.port, type=socket.SOCK_STREAM)
+        for number, (family, _, _, _, place) in enumerate(places):
+            plain = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                plain.setblocking(False)
+                async with asyncio.timeout(shared_out(end, len(places) - number)):
+                    await loop.sock_connect(plain, place)
+                return tuned(plain)
+            except BaseException as error:
+                plain.close()
+                if number == len(places) - 1 or not isinstance(error, OSError):
+                    raise
+        raise OSError(f"{peer.host} has no address")

@@ -136,7 +136,7 @@ def _reached(url: str, verify: str | bool) -> tuple[Peer, str]:
     try:
         parts = urlsplit(url)
         safe = parts.scheme == "https"
-        host, port = parts.hostname or "", parts.port or (443 if safe else 80)
+        host, port = parts.hostname or "", (443 if safe else 80) if parts.port is None else parts.port
         host.encode("idna")
     except ValueError as error:  # of which UnicodeError is one
         raise errors.Invalid(f"{url!r} is not the address of a server: {error}", hint="http://host:port") from error

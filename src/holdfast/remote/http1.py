@@ -6,11 +6,15 @@ ends before it is whole, is Broken: nothing is ever taken for an answer that is 
 
 from __future__ import annotations
 
+from string import hexdigits
 from typing import Final, NamedTuple
 
 from holdfast import errors
 
 _LONGEST_HEAD: Final = 64 * 1024  # bytes of a status line and headers
+_LONGEST_BODY: Final = 1024**3  # bytes that are held: no server of ours sends as much
+_INTERIM: Final = 100  # responses before the one that counts
+_LENGTH_DIGITS: Final = 15  # of a number of bytes: beyond any body, below what makes int() slow
 _NO_BODY: Final = (204, 304)
 
 
@@ -56,7 +60,8 @@ def written(method: str, target: str, headers: dict[str, str], body: bytes | Non
     if body is not None or method not in ("GET", "HEAD", "DELETE"):
         lines.append(f"content-length: {len(body or b'')}")
     head = "\r\n".join(lines)
-    if not head.isascii() or head.count("\n") != len(lines) - 1 or "\0" in head:
+    ends = len(lines) - 1
+    if not head.isascii() or head.count("\n") != ends or head.count("\r") != ends or "\0" in head:
         raise errors.Invalid("a line end, or a letter beyond ASCII, cannot travel in the headers of a request")
     return head.encode("ascii") + b"\r\n\r\n" + (body or b"")
 
@@ -70,6 +75,8 @@ class Incoming:
         self._lasts = False  # the server keeps the connection
         self._buffer = bytearray()
         self._parts: list[bytes] = []
+        self._held = 0  # bytes of those parts
+        self._interim = 0  # responses before this one
         self._left: int | None = None  # bytes of the body, or of the chunk, that have not come; None: until it ends
         self._chunked = False
         self._behind = False  # the line end behind a chunk comes next
@@ -89,6 +96,7 @@ class Incoming:
         """The part of the body that came since the last time."""
         content = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
+        self._held = 0
         return content
 
     def feed(self, data: bytes) -> None:
@@ -128,6 +136,9 @@ class Incoming:
                 break
             if status == 101:
                 raise _not_http("it changes to another protocol")
+            self._interim += 1
+            if self._interim > _INTERIM:
+                raise _not_http("it sends interim responses without end")
         headers: dict[str, str] = {}
         for line in lines[1:]:
             name, colon, value = line.partition(":")
@@ -149,10 +160,11 @@ class Incoming:
             if coding.lower() != "chunked":
                 raise _not_http(f"its transfer-encoding is {coding[:40]!r}")
             self._chunked, self._left = True, 0
+            self._lasts = self._lasts and length is None  # where one with both ends, two readers may not agree
         elif length is not None:
-            if not (length.isascii() and length.isdigit()):
+            if not (length.isascii() and length.isdigit()) or len(length) > _LENGTH_DIGITS:
                 raise _not_http(f"its content-length is {length[:40]!r}")
-            self._left = int(length)
+            self._left = _held(int(length))
         else:
             self._lasts = False
 
@@ -185,14 +197,10 @@ class Incoming:
 
     def _begin_chunk(self, line: bytes) -> None:
         digits = line.partition(b";")[0].strip()
-        try:
-            size = int(digits, 16) if digits.isalnum() else -1
-        except ValueError:
-            size = -1
-        if size < 0:
+        if not digits or len(digits) > _LENGTH_DIGITS or digits.strip(hexdigits.encode()):
             raise _not_http(f"a chunk begins with {bytes(line[:20])!r}")
-        self._trailing = not size
-        self._left = size
+        self._left = _held(int(digits, 16))
+        self._trailing = not self._left
 
     def _line(self) -> bytes | None:
         """The next line, if it has come."""
@@ -208,8 +216,16 @@ class Incoming:
     def _keep(self, size: int) -> None:
         """Move bytes of the body from the buffer to the parts."""
         if size:
+            self._held = _held(self._held + size)
             self._parts.append(bytes(memoryview(self._buffer)[:size]))
             del self._buffer[:size]
+
+
+def _held(size: int) -> int:
+    """So many bytes of a body, if they can be held; Broken otherwise."""
+    if size > _LONGEST_BODY:
+        raise Broken(f"the answer is longer than {_LONGEST_BODY:,} bytes", sent=True)
+    return size
 
 
 def _status(line: str) -> tuple[str, int]:

@@ -1,4 +1,8 @@
-"""Connections for callers that block: kept while they are of use, and given up when an answer does not come in time."""
+"""Connections for callers that block: kept while they are of use, and given up when an answer does not come in time.
+
+A kept connection that has something to read was closed, or is out of step: it is never used again. What a caller is
+told of a connection that broke says whether its server may have the request.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,15 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+from weakref import WeakSet
 
 from holdfast.remote.http1 import Broken, Incoming, Outgoing, Response
 
 IDLE: Final = 30.0  # seconds that an unused connection is kept; a server keeps it for longer
 KEPT: Final = 32  # most unused connections
 _PIECE: Final = 256 * 1024  # bytes that are read at once
+_KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}  # seconds, seconds, probes
 _LEAST: Final = 0.001  # seconds: none would mean not to wait at all
 
 
@@ -46,7 +52,7 @@ class Connection:
 
     def __init__(self, peer: Peer, outgoing: Outgoing) -> None:
         try:
-            self._socket = _connected(peer, _within(outgoing.connect, outgoing.until))
+            self._socket = _connected(peer, monotonic() + within(outgoing.connect, outgoing.until))
         except OSError as error:
             raise unreached(error) from error
         self.idle_since = 0.0
@@ -57,29 +63,35 @@ class Connection:
         """Whether it waits for a request: one that has something to read was closed, or is out of step."""
         if monotonic() - self.idle_since >= IDLE:
             return False
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        return not poll.poll(0)
+        return not has_ended(self._socket.fileno())
 
     def begin(self, outgoing: Outgoing) -> Incoming:
         """Send a request; returns its answer as far as its head."""
         self.reusable = False
         incoming = Incoming()
+        broken = self._send(outgoing)
         try:
-            self._socket.settimeout(_within(outgoing.connect, outgoing.until))
+            while incoming.head is None:
+                self.read(incoming, outgoing.answer, outgoing.until)
+        except Broken as error:
+            raise broken or error from error
+        return incoming
+
+    def _send(self, outgoing: Outgoing) -> Broken | None:
+        """Send a request; returns what broke, if anything did: a server may refuse, and close, before it has all."""
+        try:
+            self._socket.settimeout(within(outgoing.answer or outgoing.connect, outgoing.until))
             self._socket.sendall(outgoing.content)
         except TimeoutError as error:
             raise given_up("the request could not be sent in time", sent=True) from error
         except OSError as error:
-            raise Broken(str(error) or type(error).__name__, sent=True) from error
-        while incoming.head is None:
-            self.read(incoming, outgoing.answer, outgoing.until)
-        return incoming
+            return Broken(str(error) or type(error).__name__, sent=True)
+        return None
 
     def read(self, incoming: Incoming, most: float | None, until: float | None) -> None:
         """Read the next piece of an answer."""
         try:
-            self._socket.settimeout(None if most is None and until is None else _within(most, until))
+            self._socket.settimeout(None if most is None and until is None else within(most, until))
             data = self._socket.recv(_PIECE)
         except TimeoutError as error:
             raise given_up("no answer came in time", sent=True) from error
@@ -90,6 +102,11 @@ class Connection:
         else:
             incoming.ended()
         self.reusable = incoming.reusable
+
+    def interrupt(self) -> None:
+        """Have whoever reads it find that it has ended."""
+        with suppress(OSError):  # it has ended already
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # that of TLS is not for another thread
 
     def close(self) -> None:
         """Close it."""
@@ -140,10 +157,15 @@ class Pool:
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
+        self._closed = False
+        self.forget()
+        _POOLS.add(self)
+
+    def forget(self) -> None:
+        """Have no connections: those of a forked child are its parent's, and so may be who holds the lock."""
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
-        self._process = os.getpid()
-        self._closed = False
+        self._streams: set[Connection] = set()
 
     def request(self, outgoing: Outgoing) -> Response:
         """The whole response to a request; Broken if there is none."""
@@ -159,15 +181,26 @@ class Pool:
     def stream(self, outgoing: Outgoing) -> Generator[Stream, None, None]:
         """The response to a request, to be read as it comes."""
         with self._lent(outgoing) as connection:
-            yield Stream(connection, connection.begin(outgoing), outgoing)
+            with self._lock:
+                if self._closed:
+                    raise Broken("this client is closed", sent=False)
+                self._streams.add(connection)
+            try:
+                yield Stream(connection, connection.begin(outgoing), outgoing)
+            finally:
+                with self._lock:
+                    self._streams.discard(connection)
 
     def close(self) -> None:
-        """Close those that nobody uses now; the others close after their use."""
+        """Close those that nobody uses now, and end streams; a request under way has its answer first."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
+            streams = tuple(self._streams)
         for connection in idle:
             connection.close()
+        for connection in streams:
+            connection.interrupt()
 
     @contextmanager
     def _lent(self, outgoing: Outgoing) -> Generator[Connection, None, None]:
@@ -190,8 +223,6 @@ class Pool:
         """A connection that is kept and still alive: the one that was used last."""
         while True:
             with self._lock:
-                if self._process != os.getpid():  # its connections are the parent's
-                    self._process, self._idle = os.getpid(), []
                 if not self._idle:
                     return None
                 connection = self._idle.pop()
@@ -200,27 +231,74 @@ class Pool:
             connection.close()
 
 
-def _within(most: float | None, until: float | None) -> float:
+def within(most: float | None, until: float | None) -> float:
     """The seconds that a step may take which begins now."""
     left = float("inf") if until is None else max(until - monotonic(), _LEAST)
     return min(left, 1e7 if most is None else most)
 
 
-def _connected(peer: Peer, seconds: float) -> socket.socket:
-    """A connected socket."""
+def has_ended(descriptor: int) -> bool:
+    """Whether an idle socket has something to read: the end, or what nobody asked for."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def shared_out(end: float, places: int) -> float:
+    """The seconds for one of so many places: one that does not answer leaves time for the others."""
+    return max((end - monotonic()) / places, _LEAST)
+
+
+def tuned(connection: socket.socket) -> socket.socket:
+    """A socket that sends at once, and notices in minutes that a silent peer is gone."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return connection
+
+
+def _connected(peer: Peer, end: float) -> socket.socket:
+    """A connected socket, of the first of the peer's addresses that answers."""
     if peer.path is not None:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(seconds)
+        return _opened(socket.AF_UNIX, peer.path, shared_out(end, 1))
+    places = socket.getaddrinfo(peer.host, peer.port, type=socket.SOCK_STREAM)
+    for number, (family, _, _, _, place) in enumerate(places):
         try:
-            connection.connect(peer.path)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-    plain = socket.create_connection((peer.host, peer.port), timeout=seconds)
+            plain = _opened(family, place, shared_out(end, len(places) - number))
+            break
+        except OSError:
+            if number == len(places) - 1:
+                raise
     try:
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tuned(plain).settimeout(shared_out(end, 1))
         return plain if peer.tls is None else peer.tls.wrap_socket(plain, server_hostname=peer.host)
     except BaseException:
         plain.close()
         raise
+
+
+def _opened(family: int, place: Any, seconds: float) -> socket.socket:
+    """A socket that is connected to a place."""
+    connection = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(seconds)
+        connection.connect(place)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+_POOLS: Final[WeakSet[Pool]] = WeakSet()
+
+
+def _forget() -> None:
+    """In a forked child."""
+    for pool in list(_POOLS):
+        pool.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -212,19 +212,26 @@ def item_of(op: Operation[..., Any], content: bytes) -> Any:
     return msgspec.convert(from_wire(msgspec.json.decode(content), _DEEP), kind)
 
 
+class _Refusal(msgspec.Struct):
+    """An error as a server of ours sends it."""
+
+    error: str
+    code: str
+    hint: str = ""
+    details: dict[str, Any] = {}
+
+
 def failure(content: bytes, status: int) -> errors.HoldfastError:
     """The error in a response, of the class that it had on the server."""
     try:
-        sent = parsed(content)
-        if not isinstance(sent, dict):
-            raise ValueError("no object")
-    except ValueError:
+        sent = msgspec.convert(parsed(content), _Refusal)
+    except ValueError:  # of which msgspec.ValidationError is one
         message = f"the server answered {status}, and not as Holdfast does"
         return errors.Unavailable(message, hint=_NOT_OURS)
-    cls = _CLASSES.get(sent.get("code", ""), errors.HoldfastError)
-    details = {name: _detail(name, value) for name, value in sent.get("details", {}).items()}
-    hint = sent.get("hint", "").replace(errors.NAME_YOURSELF, errors.NAME_YOURSELF_REMOTELY)
-    return cls(sent.get("error", ""), hint=hint, **details)
+    cls = _CLASSES.get(sent.code, errors.HoldfastError)
+    details = {name: _detail(name, value) for name, value in sent.details.items()}
+    hint = sent.hint.replace(errors.NAME_YOURSELF, errors.NAME_YOURSELF_REMOTELY)
+    return cls(sent.error, hint=hint, **details)
 
 
 def type_details(op: Operation[..., Any], error: errors.HoldfastError) -> None:
