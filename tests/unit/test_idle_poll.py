@@ -13,8 +13,10 @@ from holdfast.kernel import pulse as pulses
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.pulse import IDLE_POLL, IDLE_SHARE, TICKER, WATCHED_POLL, Ticker
+from holdfast.kernel.store import BEFORE_PURGE
 from holdfast.testing import ManualClock
 from holdfast.testing.crowd import LONG
+from holdfast.workspace import open_briefly
 from holdfast.workspace.context import Context
 from tests.logs.nodes import eventually
 
@@ -65,6 +67,31 @@ def test_a_workspace_without_a_pulse_is_left_alone_by_those_of_others(tmp_path: 
         beating._engine.pulse.set()
         eventually(lambda: beating.events.list()[-1].op == "expire")
         assert still._engine.read(lambda snapshot: snapshot.all("SELECT op FROM events")) == [("create",)]
+
+
+def test_a_workspace_that_is_open_for_one_call_starts_no_thread_before_somebody_watches(tmp_path: Path) -> None:
+    alone = threading.active_count()
+    with open_briefly(str(tmp_path / "brief"), "ann") as brief:
+        task = brief.tasks.create("one")
+        brief.tasks.claim(task.id, ttl=30)
+        assert threading.active_count() == alone
+        assert brief._engine.pulse not in TICKER
+        with brief.watch(["task"], timeout=LONG) as watch, holdfast.open(tmp_path / "brief", actor="bob") as other:
+            assert brief._engine.pulse in TICKER
+            other.tasks.create("two")
+            assert next(watch).op == "create"
+    assert brief._engine.pulse not in TICKER
+
+
+def test_a_call_that_commits_deletes_old_backups_although_nothing_beats(tmp_path: Path) -> None:
+    old = tmp_path / f"{BEFORE_PURGE}1.backup"
+    with open_briefly(str(tmp_path), "ann") as brief:
+        old.write_bytes(b"")
+        brief.tasks.list()
+    assert old.exists(), "a call that reads deletes nothing"
+    with open_briefly(str(tmp_path), "ann") as brief:
+        brief.tasks.claim(brief.tasks.create("one").id)
+    assert not old.exists()
 
 
 class Beat:

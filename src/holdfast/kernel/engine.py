@@ -64,6 +64,7 @@ class Engine:
         journal: Journal | None = None,
         ids: Ids | None = None,
         pulse: bool = True,
+        brief: bool = False,
     ) -> None:
         check_seconds(busy_timeout, "busy_timeout")
         check_ttl(transaction_timeout, "transaction_timeout")
@@ -92,7 +93,7 @@ class Engine:
         # Used by kernel.loop, by the id of the event loop, which its leader keeps alive.
         self.loop_leaders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         if pulse:
-            self.pulse.start()
+            self.pulse.start(brief)
         _open_engines.add(self)
 
     def _open(self, durable: bool, busy_timeout: float, vfs: str | None, ids: Ids) -> None:

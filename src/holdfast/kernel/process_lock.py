@@ -18,7 +18,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -233,7 +233,7 @@ def sole(folder: str, name: str) -> Iterator[bool]:
         os.close(descriptor)
 
 
-class Record(NamedTuple):
+class Record(msgspec.Struct, frozen=True):
     """Which files of a store are open, or were last; whether the note of its commits was beside them; who is left."""
 
     files: str
@@ -282,7 +282,7 @@ class Presence:
         """The files that others have open, or had open last. The caller has the turn."""
         descriptor = _lock_file(self._folder, OPEN)
         try:
-            return _recorded(descriptor)._replace(present=not _try_alone(descriptor))
+            return msgspec.structs.replace(_recorded(descriptor), present=not _try_alone(descriptor))
         finally:
             os.close(descriptor)
 

@@ -9,7 +9,6 @@ workspace that cannot be written holds up no other one.
 
 from __future__ import annotations
 
-import heapq
 import os
 import threading
 from collections import deque
@@ -121,18 +120,22 @@ class Ticker:
         """Each pulse that was woken or is due."""
         for _ in range(len(self._woken)):
             yield self._woken.popleft()
+        from heapq import heappop  # here: a process that beats never does without it
+
         now = _now()
         while self._due and self._due[0][0] <= now:
-            due, _, pulse = heapq.heappop(self._due)
+            due, _, pulse = heappop(self._due)
             if pulse.due == due:
                 pulse.due = None
                 yield pulse
 
     def _schedule(self, pulse: Pulse) -> None:
+        from heapq import heappush
+
         due = _now() + round(pulse.patience() * 1e6)
         if pulse in self._pulses and (pulse.due is None or due < pulse.due):
             pulse.due = due
-            heapq.heappush(self._due, (due, next(self._numbers), pulse))
+            heappush(self._due, (due, next(self._numbers), pulse))
 
     def _is_working(self, pulse: Pulse) -> bool:
         with self._lock:
@@ -206,6 +209,7 @@ class Pulse:
         self.due: int | None = None  # these three are the ticker's
         self.working = self.again = False
         self._called = False  # since the last look
+        self._brief = False  # nothing beats yet, and perhaps never
         self._stopped = False
         self._beating = threading.Lock()
         self._worker = 0  # the thread that works
@@ -219,19 +223,28 @@ class Pulse:
         self._maintaining = threading.Lock()
         self._reported = ""  # the problem reported last, until it is over
 
-    def start(self) -> None:
-        """Begin to beat."""
+    def start(self, brief: bool) -> None:
+        """Begin to beat; a `brief` workspace, open for one call, when that begins to watch: a thread takes time."""
+        self._brief = brief
         self._time.clock.enroll(self)
         if self._journal is not None:
             self._journal.enroll(self)
-        self._hub.on_first = self.set
-        TICKER.add(self)
+        self._hub.on_first = self._begin if brief else self.set
+        if not brief:
+            TICKER.add(self)
+
+    def _begin(self) -> None:
+        if self._brief:
+            self._brief = False
+            TICKER.add(self)
+        self.set()
 
     def set(self) -> None:
         """Beat now: the clock was moved, the log may have, or somebody watches."""
         if not self._called:
             self._called = True
-            TICKER.wake(self)
+            if not self._brief:
+                TICKER.wake(self)
 
     def expect(self, deadline: int) -> None:
         """Take note of a deadline set by a commit of this process."""
@@ -244,14 +257,25 @@ class Pulse:
         self._unsecured = newest
         if self in TICKER:
             self.set()
-        else:
+        elif not self._brief:
             self.finish()
 
     def finish(self) -> None:
-        """Before the workspace closes: make the backup that a purge waits for. Commands may be all that come here."""
+        """Before the workspace closes: what no thread does where commands are all that come, each for a moment.
+
+        That is the backup that a purge waits for, and to delete old ones.
+        """
+        if self._brief and self._called:
+            self._tidy()
         if self._unsecured is not None or self._upkeep is not None:
             with self._maintaining:
                 self._make_backup()
+
+    def _tidy(self) -> None:
+        try:
+            self._age_out()
+        except Exception as error:  # any: the call is done
+            self._report(error)
 
     def _make_backup(self) -> None:
         newest, self._unsecured = self._unsecured, None

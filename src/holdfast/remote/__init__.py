@@ -35,9 +35,8 @@ from holdfast.remote.protocol import (
 )
 from holdfast.remote.stream import SILENCE, Resuming, check_events
 from holdfast.types import Report
-from holdfast.workspace.context import Context, check_context, derive_actor
+from holdfast.workspace.context import Closing, Context, check_context, derive_actor
 from holdfast.workspace.transaction import InContext
-from holdfast.workspace.watch import Closing
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop

@@ -23,11 +23,10 @@ from holdfast.kernel.store_files import FILE
 from holdfast.kernel.values import MAX_VALUE_BYTES
 from holdfast.operation import Sync
 from holdfast.types import NodeState, Progress, Report
-from holdfast.workspace.context import PLAIN_ANSWERS, Context, check_context, derive_actor, surround
+from holdfast.workspace.context import PLAIN_ANSWERS, Closing, Context, check_context, derive_actor, surround
 from holdfast.workspace.registry import CHECKERS
 from holdfast.workspace.runner import Files, Runner
 from holdfast.workspace.transaction import InContext, Transaction, user_body
-from holdfast.workspace.watch import Closing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -226,13 +225,33 @@ def open_workspace(
         if owned is not None:
             owned.close()
         raise
-    if log is None and (is_moving(engine.folder) or recorded_log(engine.folder) is not None):
-        engine.close()  # it went to a log while this process was about to open it
-        raise errors.Busy(f"{os.fspath(path)} has just been taken to a log", hint="open it again")
-    engine.diagnosis.checkers = CHECKERS
-    workspace = Workspace(engine, context)
+    if log is None:
+        _check_logless(engine)
     if url is not None:
         address.record(engine.folder, url)
+    return _workspace(engine, context)
+
+
+def open_briefly(folder: str, actor: str | None) -> Workspace:
+    """Open the workspace in a folder for one call: as `open_workspace`, but no thread starts until somebody watches."""
+    if is_moving(folder) or recorded_log(folder) is not None:
+        return open_workspace(folder, actor=actor)  # the thread follows the log
+    context = check_context(Context(derive_actor() if actor is None else actor))
+    engine = _open_engine(folder, journal=None, brief=True)
+    _check_logless(engine)
+    return _workspace(engine, context)
+
+
+def _check_logless(engine: Engine) -> None:
+    """Close the engine and raise Busy if its workspace went to a log while this process was about to open it."""
+    if is_moving(engine.folder) or recorded_log(engine.folder) is not None:
+        engine.close()
+        raise errors.Busy(f"{engine.folder} has just been taken to a log", hint="open it again")
+
+
+def _workspace(engine: Engine, context: Context) -> Workspace:
+    engine.diagnosis.checkers = CHECKERS
+    workspace = Workspace(engine, context)
     workspace._runner.reload_rules(writing=False)
     return workspace
 

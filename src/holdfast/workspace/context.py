@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
 import msgspec
 
@@ -37,6 +37,20 @@ FenceName = str | tuple[str | None, str]
 Fence = tuple[FenceName, int]  # with the token of the grant
 Body = Callable[[Tx], Any]
 LATEST: Literal["latest"] = "latest"  # for at_least: whatever was acknowledged anywhere before the call
+
+
+class Closing:
+    """Something that is closed by hand, or at the end of a `with` block."""
+
+    def close(self) -> None:
+        """Close it."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class CallerGoneError(Exception):

@@ -42,7 +42,6 @@ from holdfast.operation import (
 )
 from holdfast.route import LOADING
 from holdfast.workspace.context import PLAIN_ANSWERS, Body, Context, check_reached, digest_of, surround, typed_answers
-from holdfast.workspace.watch import Watch, first_of, next_event
 
 MAX_BYTES = 1_048_576
 _FRESH = 1_000  # microseconds
@@ -136,6 +135,8 @@ class Runner:
             case "procedure":
                 return self._procedure(op)
             case "first":
+                from holdfast.workspace.watch import first_of
+
                 handlers = self._handlers()
                 return lambda *args, **kwargs: self.drive(
                     first_of(self.watch(self._following(op, args, kwargs))), handlers
@@ -328,6 +329,9 @@ class Runner:
 
     def watch(self, following: Following[Any]) -> Any:
         """An iterator over events."""
+        with LOADING:
+            from holdfast.workspace.watch import Watch  # most processes of the command line watch nothing
+
         return Watch(self.engine, following)
 
     def signal(self) -> Wakeable:
@@ -335,6 +339,9 @@ class Runner:
         return Signal()
 
     def _next(self, step: Next) -> Any:
+        with LOADING:
+            from holdfast.workspace.watch import next_event
+
         return next_event(self.engine, step.watcher, step.deadline)
 
 

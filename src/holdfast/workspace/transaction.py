@@ -14,7 +14,6 @@ import msgspec
 
 from holdfast import errors
 from holdfast.arguments import Meaning, meant
-from holdfast.domains.events import follow
 from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.tx import Tx
 from holdfast.kernel.values import encode
@@ -39,6 +38,7 @@ from holdfast.workspace.runner import TransactionRunner
 
 if TYPE_CHECKING:
     from holdfast.domains import board as _board
+    from holdfast.domains import events as _events
     from holdfast.domains import fleet as _fleet
     from holdfast.domains import undo as _undo
     from holdfast.domains.agents import Agents
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from holdfast.domains.trails import Trails
 else:
     _board = Late("holdfast.domains.board")
+    _events = Late("holdfast.domains.events")
     _fleet = Late("holdfast.domains.fleet")
     _undo = Late("holdfast.domains.undo")
 
@@ -235,7 +236,7 @@ class Root(Domain[M]):
             "force": "although it was changed since",
         },
     )
-    watch = stream(follow, http="GET /api/events", cli="watch", mcp="watch")
+    watch = stream(_events.follow, http="GET /api/events", cli="watch", mcp="watch")
     status = procedure(
         _fleet.status,
         http="GET /api/status",

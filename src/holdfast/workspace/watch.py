@@ -6,7 +6,7 @@ A watch starts where the call that made it says, and misses nothing from there o
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 from holdfast.clock import Signal, Wakeable
 from holdfast.kernel.engine import Engine
@@ -14,22 +14,9 @@ from holdfast.kernel.validate import check_seconds
 from holdfast.kernel.wake import Watcher
 from holdfast.operation import Following, Next, operation_of
 from holdfast.types import Event
+from holdfast.workspace.context import Closing
 
 E = TypeVar("E")
-
-
-class Closing:
-    """Something that is closed by hand, or at the end of a `with` block."""
-
-    def close(self) -> None:
-        """Close it."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class _Watch(Generic[E]):

@@ -274,7 +274,12 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
 
 
 encode_detail = msgspec.msgpack.Encoder().encode
-decode_detail = lru_cache(maxsize=8192)(msgspec.msgpack.Decoder(Detail).decode)
+
+
+@lru_cache(maxsize=8192)
+def decode_detail(stored: bytes) -> Detail:
+    """The inverse. A decoder made here would resolve the annotations of each process that loads this module."""
+    return msgspec.msgpack.decode(stored, type=Detail)
 
 
 def target_of(id: str) -> Target:

@@ -164,16 +164,25 @@ def _import_msgspec() -> None:
     absent = {name: _module(name, given) for name, given in without.items() if name not in sys.modules}
     sys.modules.update(absent)
     expressions = sys.modules.setdefault("re", _expressions())
+    import typing
+
+    reference = typing.ForwardRef
     try:
+        typing.ForwardRef = _Reference  # type: ignore[misc, assignment]
         import msgspec
 
         for name in _UNUSED:
             delattr(msgspec, name)
     finally:
+        typing.ForwardRef = reference  # type: ignore[misc]
         for name in absent:
             del sys.modules[name]
         if isinstance(expressions, _Later):
             expressions.__dict__.pop("compile", None)  # what is used from now on loads it
+
+
+def _Reference(name: str, **_: bool) -> None:
+    """A forward reference that is made for nobody."""
 
 
 def _expressions() -> Any:
@@ -209,7 +218,7 @@ def _run(arguments: list[str], key: str | None) -> int:
     from holdfast.faces.cli.call import Session
 
     command, common, given = understood(arguments)
-    session = Session(common, os.environ, key=key)
+    session = Session(common, os.environ, key=key, brief=command.relayed)
     try:
         return command.run(session, given)
     except errors.HoldfastError as error:

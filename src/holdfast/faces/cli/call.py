@@ -14,7 +14,9 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from holdfast import client_sessions, errors
 from holdfast.faces.cli import location
@@ -51,7 +53,7 @@ GLOBAL: Final = (
 )
 
 
-class Identity(NamedTuple):
+class Identity(msgspec.Struct, frozen=True):
     """The acting name, its source, and the role that a server grants."""
 
     actor: str
@@ -70,6 +72,7 @@ class Session:
     """A call, from its global options and the environment.
 
     `key` is that of its writes if none was given: what may be done twice, over a server and here, is done once.
+    `brief`: it opens the workspace for one call.
     """
 
     timeout: float | None = None  # seconds for the answer of a server elsewhere, if not as the environment says
@@ -80,6 +83,7 @@ class Session:
         environ: Mapping[str, str],
         *,
         key: str | None = None,
+        brief: bool = False,
         streams: tuple[Screen, Screen] | None = None,
     ) -> None:
         if given.get("actor") == "":
@@ -87,6 +91,7 @@ class Session:
         self.given = given
         self.environ = environ
         self._key = key
+        self._brief = brief
         self.out = Output(is_json(given, environ), bool(given.get("quiet")), environ, streams)
         self.out.at = place_options(given)
         show_exact(bool(given.get("times")))
@@ -147,11 +152,12 @@ class Session:
                 f"there is no workspace in {place.folder} ({place.why})",
                 hint=f"holdfast init --dir {place.folder} makes one",
             )
-        from holdfast.workspace import open_workspace
+        from holdfast.workspace import open_briefly, open_workspace
 
         if not place.exists:
             self.out.note(f"there was no workspace in {place.folder}, so it is made")
-        return open_workspace(place.folder, actor=self.actor).using(**self._context())
+        opened = (open_briefly if self._brief else open_workspace)(place.folder, actor=self.actor)
+        return opened.using(**self._context())
 
     def _connect(self, url: str) -> RemoteWorkspace:
         return self._reach(url, self.actor).using(**self._context())
@@ -227,9 +233,9 @@ class Session:
             with self._reach(self.place.name, None) as workspace:
                 told = workspace.whoami()
         except errors.HoldfastError as error:
-            return chosen._replace(why=f"{chosen.why}; the server was asked, but: {error.message}")
+            return msgspec.structs.replace(chosen, why=f"{chosen.why}; the server was asked, but: {error.message}")
         if told["actor"] is None:
-            return chosen._replace(role=told["role"])
+            return msgspec.structs.replace(chosen, role=told["role"])
         why = "bound to the token for this server"
         if self.actor not in (None, told["actor"]):
             why += f", which refuses calls as {self.actor} ({chosen.why})"

@@ -18,7 +18,6 @@ from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands import reminders
-from holdfast.faces.cli.commands.run import read_share
 from holdfast.faces.cli.output import printable, short
 
 _MOST: Final = 20
@@ -127,6 +126,8 @@ def prime(session: Session, given: dict[str, Any]) -> int:
             if given.get("release"):
                 reminders.release(session, actor)
             return hook.answer("end", "")
+
+    from holdfast.faces.cli.commands.run import read_share  # a guard needs no tasks
 
     read_share(session)
     with session.open() as workspace:
@@ -263,10 +264,11 @@ class _Hook:
 
     def answer(self, event: Any, text: str, blocked: bool = False) -> int:
         """Print the answer in the client's format; returns its exit code."""
-        printed = self._hooks.answer(self._client, self._hooks.event_of(self._payload) or event, text, blocked)
-        self._out.stdout.write(printed.stdout)
-        self._out.stderr.write(printed.stderr)
-        return int(printed.code)
+        event = self._hooks.event_of(self._payload) or event
+        stdout, stderr, code = self._hooks.answer(self._client, event, text, blocked)
+        self._out.stdout.write(stdout)
+        self._out.stderr.write(stderr)
+        return int(code)
 
 
 def _field(text: str) -> str:

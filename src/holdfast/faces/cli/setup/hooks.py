@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from holdfast.client_sessions import session_actor
 
@@ -40,12 +40,7 @@ _PATCHED: Final = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "
 _BEGIN: Final = "*** Begin Patch"
 
 
-class Answer(NamedTuple):
-    """What a hook prints, and its exit code."""
-
-    stdout: str
-    stderr: str
-    code: int
+Answer = tuple[str, str, int]  # what a hook prints on standard output and on standard error, and its exit code
 
 
 def client_of(named: str, payload: Any) -> str:
@@ -106,24 +101,24 @@ def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answe
         if not blocked:
             # Only Claude Code reads what a hook says about an edit that it allows.
             heard = client == "claude" and text.strip()
-            return Answer(_context("PreToolUse", text) if heard else nothing, "", 0)
+            return _context("PreToolUse", text) if heard else nothing, "", 0
         reason = text.strip() or "another agent has locked this path"
         if client == "cursor":
             denied = {"permission": "deny", "user_message": reason, "agent_message": reason}
-            return Answer(_json(denied), "", 0)
-        return Answer("", reason + "\n", 2)
+            return _json(denied), "", 0
+        return "", reason + "\n", 2
     if not text.strip() or event == "end":
-        return Answer(nothing, "", 0)
+        return nothing, "", 0
     if event == "stop":
         if client == "cursor":
-            return Answer(_json({"followup_message": text}), "", 0)
-        return Answer(_json({"decision": "deny" if client == "gemini" else "block", "reason": text}), "", 0)
+            return _json({"followup_message": text}), "", 0
+        return _json({"decision": "deny" if client == "gemini" else "block", "reason": text}), "", 0
     if event == "compact":
-        return Answer(f"Keep in the summary:\n{text}", "", 0) if client == "claude" else Answer(nothing, "", 0)
+        return (f"Keep in the summary:\n{text}" if client == "claude" else nothing), "", 0
     if client == "cursor":
-        return Answer(_json({"additional_context": text}), "", 0)
+        return _json({"additional_context": text}), "", 0
     names = {"prompt": "BeforeAgent" if client == "gemini" else "UserPromptSubmit"}
-    return Answer(_context(names.get(event, "SessionStart"), text), "", 0)
+    return _context(names.get(event, "SessionStart"), text), "", 0
 
 
 def _context(event: str, text: str) -> str:
