@@ -91,6 +91,16 @@ def test_a_damaged_file_is_found_and_left_as_it_is(made: Cli, project: Path, kep
     assert store.read_bytes() == damaged
 
 
+def test_one_cause_that_stops_several_checks_is_told_once(made: Cli, project: Path) -> None:
+    made("create", "x")
+    (project / ".holdfast" / "commit.mark").unlink()
+    answer = made("doctor")
+    assert answer.code == 1
+    assert answer.out.count("commit.mark in ") == 1
+    lines = [line.split() for line in answer.out.splitlines()]
+    assert ["bad", "integrity", "as", "writable"] in lines
+
+
 def test_a_state_that_is_not_what_the_log_says_is_found(made: Cli, project: Path) -> None:
     import apsw
 

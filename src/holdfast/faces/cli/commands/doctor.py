@@ -50,12 +50,21 @@ def doctor(session: Session, given: dict[str, Any]) -> int:
     findings = [finding for look in _ALWAYS for finding in _looked(session, look)]
     if not any(finding.level == "bad" for finding in findings):
         findings += [finding for look in _INSIDE for finding in _looked(session, look)]
-    lines = []
-    for each in findings:
-        lines.append(f"{each.level:<4}  {each.about:<12}  {printable(each.text)}")
-        lines += [f"{'':20}{printable(each.todo)}"] if each.todo else []
-    session.out.say(findings, *lines)
+    session.out.say(findings, *_lines(findings))
     return 1 if any(each.level == "bad" for each in findings) else 0
+
+
+def _lines(findings: list[Finding]) -> Iterator[str]:
+    """The findings for people: one cause that stops several checks is told once."""
+    told: dict[tuple[str, str], str] = {}
+    for each in findings:
+        first = told.setdefault((each.text, each.todo), each.about)
+        if first != each.about:
+            yield f"{each.level:<4}  {each.about:<12}  as {first}"
+            continue
+        yield f"{each.level:<4}  {each.about:<12}  {printable(each.text)}"
+        if each.todo:
+            yield f"{'':20}{printable(each.todo)}"
 
 
 def _looked(session: Session, look: Callable[[Session], Iterator[Found]]) -> Iterator[Finding]:
