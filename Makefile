@@ -12,7 +12,7 @@ READY    := .venv/.ready
 COMPILED := .venv/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test web check fix bench screenshots teeth sim faults clients long house clean
+.PHONY: help setup run demo test web check fix bench peers screenshots teeth sim faults clients long house clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -46,6 +46,13 @@ fix: $(READY) ## Repair lint and formatting in place
 
 bench: $(READY) ## Run the benchmarks (ARGS go to them)
 	$(BIN)/python -m tests.bench $(ARGS)
+
+peers: export PIP_CONSTRAINT := constraints.txt
+peers: export PIP_BUILD_CONSTRAINT := constraints.txt
+peers: $(READY) ## Run the same work on Holdfast, Redis, PostgreSQL, NATS, etcd, huey and SQLite (ARGS=Redis picks some)
+	@tests/packages.sh redis-server etcd-server || true # what is missing is named in the report
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]' || true
+	$(BIN)/python -m tests.peers $(ARGS)
 
 screenshots: $(READY) ## Photograph every view of the page into docs/images
 	@tests/packages.sh chromium

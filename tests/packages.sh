@@ -1,6 +1,6 @@
 #!/bin/sh
-# packages.sh NAME...: see that these programs are here, the shells whose completion is tested and a Chromium for the
-# tests of the page: install Debian's where apt and root are at hand, else say how. Each is installed for itself, so that
+# packages.sh NAME...: see that these programs are here, the shells whose completion is tested, a Chromium for the tests
+# of the page, servers to be compared with: install Debian's where apt and root are at hand, else say how. Each is installed for itself, so that
 # one which cannot be had costs only its own tests; `.venv/.unavailable` lists these.
 set -eu
 missing=""
@@ -8,7 +8,9 @@ for name in "$@"; do
     if [ "$name" = chromium ] && { [ -n "${HOLDFAST_BROWSER:-}" ] || command -v chromium-browser >/dev/null; }; then
         continue
     fi
-    command -v "$name" >/dev/null || missing="$missing $name"
+    program=$name
+    if [ "$name" = etcd-server ]; then program=etcd; fi
+    command -v "$program" >/dev/null || missing="$missing $name"
 done
 if [ -z "$missing" ]; then exit 0; fi
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 import holdfast
 from holdfast import errors
@@ -392,3 +393,14 @@ def test_a_watch_of_a_server_that_never_answers_keeps_nobody_waiting_longer_than
 
     with mute() as url, holdfast.connect(url, token="t", actor="ann", timeout=0.1) as ws:
         asyncio.run(scene(ws))
+
+
+def test_the_client_works_on_the_loop_of_uvloop(ws: holdfast.RemoteWorkspace) -> None:
+    """Its transports are transports of asyncio in all but their bases."""
+
+    async def calls() -> None:
+        async with ws.aio.watch(kinds=["cell"], timeout=PATIENCE) as watch:
+            await count_to(ws, 20)
+            assert [event.op for event in await taken(watch, 20)] == ["increment"] * 20
+
+    uvloop.run(calls())

@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from time import monotonic
-from typing import Final
+from typing import Final, cast
 
 from holdfast.remote.http1 import Broken, Incoming, Outgoing, Response
 from holdfast.remote.pool import IDLE, KEPT, Lines, Peer, given_up, has_ended, shared_out, tuned, unreached, within
@@ -28,8 +28,7 @@ class AioConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its bases
 
     def data_received(self, data: bytes) -> None:
         """A piece of the answer has come; what nobody asked for ends the connection."""
