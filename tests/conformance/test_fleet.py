@@ -100,6 +100,7 @@ def test_g1_a_line_of_waiters_is_in_order(world: World) -> None:
     ws.paths.lock(["src/**"])
     names, threads = ["bob", "cy"], []
     for name in names:
+        world.clock.advance(5)
         other: Any = world.open(name)
         before = ws.revision
         for call, wanted in ((other.locks.acquire, "deploy"), (other.paths.lock, ["src/a"])):
@@ -111,8 +112,11 @@ def test_g1_a_line_of_waiters_is_in_order(world: World) -> None:
                 queued += event.op == "wait"
                 if queued == 2:
                     break
-    found = {lock.kind: lock.waiters for lock in ws.status().locks}
-    assert found == {"lock": ("bob", "cy"), "path": ("bob", "cy")}
+    status = ws.status()
+    found = {lock.kind: [(each.name, each.patterns) for each in lock.waiters] for lock in status.locks}
+    assert found == {"lock": [("bob", ()), ("cy", ())], "path": [("bob", ("src/a",)), ("cy", ("src/a",))]}
+    for lock in status.locks:
+        assert [(status.time - each.since).total_seconds() for each in lock.waiters] == pytest.approx([5, 0], abs=1)
     world.clock.advance(31)  # they give up
     for thread in threads:
         thread.join(30)

@@ -215,6 +215,7 @@ BOUNDS = {
     "TemplateNode": "1,000 tasks",
     "Timeline": "200,000 events",
     "TxnResult": "32 MiB, else TooLarge",
+    "Waiter": "100 patterns",
     "Undone": "the records of a transaction, with 4 MiB of their changes",
 }
 

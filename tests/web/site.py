@@ -121,10 +121,12 @@ class Site:
 
     @contextmanager
     def waiting(self, *waits: tuple[str, str]) -> Iterator[None]:
-        """Agents that wait in line, each (name, path or lock), until the block ends."""
-        threads = [threading.Thread(target=self._wait, args=wait, daemon=True) for wait in waits]
-        for thread in threads:
-            thread.start()
+        """Agents that stand in line, in this order, each (name, path or lock); they wait for a minute."""
+        for wait in waits:
+            before = self.by("maya").revision
+            threading.Thread(target=self._wait, args=wait, daemon=True).start()
+            with self.by("maya").watch(kinds=["lock", "path"], after=before, timeout=60) as seen:
+                assert any(event.op == "wait" for event in seen), f"{wait[0]} does not wait"
         yield
 
     def _wait(self, name: str, what: str) -> None:

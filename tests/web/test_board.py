@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
+from holdfast.faces.http.auth import Tokens
 from tests.web.site import NARROW, Person, Site
 
 
@@ -66,6 +67,109 @@ def test_w4_a_refusal_is_shown_at_the_card_and_an_admin_forces_with_a_reason(sit
     ws = site.by("maya")
     assert ws.tasks.get(id).claimed_by is None
     assert "zoe is gone" in {entry.note for entry in ws.tasks.history(id)}
+
+
+# Where a card is dragged, what the dialog is to do, and the words that it asks for.
+JOURNEY = (
+    ("closed", "Close", "not wanted"),
+    ("open", "Reopen", "wanted again"),
+    ("in_progress", "Claim", ""),
+    ("open", "", ""),
+    ("in_progress", "Claim", ""),
+    ("blocked", "Block", "no key"),
+    ("closed", "Close", "done elsewhere"),
+    ("open", "Reopen", ""),
+    ("in_progress", "Claim", ""),
+    ("review", "", ""),
+    ("blocked", "Reject", "tests are missing"),
+    ("open", "Unblock", "here they are"),
+    ("in_progress", "Claim", ""),
+    ("review", "", ""),
+    ("closed", "", ""),
+    ("open", "Reopen", ""),
+    ("in_progress", "Claim", ""),
+    ("closed", "", ""),
+)
+
+
+def test_w4_a_card_is_dragged_along_every_way_that_a_task_can_go(site: Site, maya: Person) -> None:
+    id = make(site, "a long journey")
+    maya.open("board")
+    column = "open"
+    for target, verb, words in JOURNEY:
+        card(maya, id, column).drag_to(maya.find(f'.column[data-column="{target}"]'))
+        if verb:
+            answer(maya, verb, words)
+        expect(card(maya, id, target)).to_be_visible()
+        column = target
+    notes = {entry.note for entry in site.by("maya").tasks.history(id)}
+    assert {words for _, _, words in JOURNEY if words} <= notes
+
+
+TARGETS = {
+    "open": {"in_progress", "closed"},
+    "in_progress": {"open", "review", "blocked", "closed"},
+    "review": {"closed", "blocked"},
+    "blocked": {"open", "closed"},
+    "closed": {"open"},
+}
+
+
+def test_w4_only_the_columns_that_a_card_can_go_to_are_targets(site: Site, maya: Person) -> None:
+    id = make(site, "no further than that")
+    maya.open("board")
+    for column, targets in TARGETS.items():
+        source = maya.find(f'.column[data-column="{column}"]')
+        source.locator(".card").first.hover()
+        maya.page.mouse.down()
+        source.locator(".column-head").hover()
+        source.locator(".column-head").hover()
+        expect(maya.find(".column.target")).to_have_count(len(targets))
+        shown = maya.find(".column.target").evaluate_all("found => found.map(each => each.dataset.column)")
+        assert set(shown) == targets, column
+        expect(maya.find(".column.no-target")).to_have_count(len(TARGETS) - 1 - len(targets))
+        maya.page.mouse.up()  # where it came from: nothing happens
+        expect(maya.find(".column.target")).to_have_count(0)
+    before = site.by("maya").revision
+    card(maya, id, "open").drag_to(maya.find('.column[data-column="review"]'))
+    expect(card(maya, id, "open")).to_be_visible()
+    assert (site.by("maya").revision, maya.find("dialog").count()) == (before, 0)
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS["in_progress"]))
+def test_w4_a_drag_that_is_refused_goes_back_and_says_why(site: Site, chromium: Browser, target: str) -> None:
+    id = make(site, "held by zoe", "zoe")
+    token = Tokens(site.server.folder).create("agent", actor="noa")[1]
+    with site.person(chromium, "noa", token=token) as noa:
+        noa.open("board")
+        card(noa, id, "in_progress").drag_to(noa.find(f'.column[data-column="{target}"]'))
+        expect(card(noa, id, "in_progress").get_by_role("alert")).to_contain_text("Only the holder moves it")
+        assert noa.page.get_by_role("button", name="force release").count() == 0, "force is for admins"
+        card(noa, id).click()  # it goes when the card is touched
+        expect(card(noa, id, "in_progress").get_by_role("alert")).to_have_count(0)
+    held = site.by("zoe").tasks.get(id)
+    assert (held.status, held.claimed_by) == ("in_progress", "zoe")
+
+
+def test_w4_a_claim_that_came_too_late_is_refused_at_the_card(site: Site, maya: Person) -> None:
+    id = make(site, "wanted by two")
+    maya.open("board")
+    card(maya, id, "open").drag_to(maya.find('.column[data-column="in_progress"]'))
+    site.by("zoe").tasks.claim(id)
+    answer(maya, "Claim")
+    expect(card(maya, id, "in_progress").get_by_role("alert")).to_contain_text("zoe")
+    assert site.by("zoe").tasks.get(id).claimed_by == "zoe"
+
+
+def test_w4_a_column_says_at_its_foot_how_many_more_there_are(site: Site, maya: Person) -> None:
+    maya.open("board")
+    for column in ("open", "closed"):
+        more = maya.find(f'.column[data-column="{column}"] > .more')
+        expect(more).to_have_text(re.compile(r"^\d+ more$"))
+        expect(more).to_be_in_viewport()
+        body = maya.find(f'.column[data-column="{column}"] .column-body')
+        body.evaluate("body => body.scrollTo(0, 1e6)")
+        expect(more).to_be_in_viewport()
 
 
 def test_w4_every_step_by_keys_alone(site: Site, maya: Person) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
@@ -22,7 +24,7 @@ HOSTILE = {
     "template": "${window.ran=1} {{window.ran=1}} <%= window.ran=1 %>",
     "bidi": "user\u202egnp.exe\u2066 \u200f",
     "unseen": "ad\u200bmin \u2060x\u00ady",
-    "long": "x" * 20_000,
+    "long": "x" * 100_000,
 }
 
 
@@ -83,7 +85,9 @@ def test_w15_the_whole_flow_by_keyboard(maya: Person, site: Site) -> None:
     press("?")
     expect(page.get_by_role("dialog", name="keys")).to_contain_text("g l")
     press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
     press("n")
+    expect(page.get_by_role("dialog").get_by_label("Title")).to_be_focused()
     page.keyboard.type("made by keyboard")
     press("Enter")
     expect(page.locator("h1")).to_have_text("made by keyboard")
@@ -178,6 +182,53 @@ def test_w16_hostile_text_is_shown_as_text_and_nothing_runs(maya: Person, site: 
         if view in ("fleet", "log", "board", "mail", "locks", "state"):
             expect(page.locator("main")).to_contain_text("window.ran")
         harmless(page, view)
+
+
+def fields(site: Site, payload: str) -> dict[str, tuple[str, Callable[[], object]]]:
+    """For each field: the address where a person sees it, and a call that puts the payload there."""
+    ws, short, name = site.by("mallory"), payload[:200], payload[:60]
+    cell = quote(name, "")
+    summary, reject, cancel, release = (ws.tasks.create(f"task {n}", priority=0).id for n in range(4))
+    for task in (summary, reject, release):
+        ws.tasks.claim(task)
+    ws.tasks.complete(reject, review=True)
+    trail = ws.trails.create("of payloads").id
+    cycle = ws.cycles.start(spec=f"payload-{len(ws.cycles.list(limit=1000))}").cycle_id
+    ws.cycles.start_phase(cycle, "plan")
+    asked, blocked = (ws.mail.send(["maya"], "a question", ack=True).id for _ in range(2))
+    maya = site.by("maya")
+    return {
+        "summary": (f"task/{summary}", lambda: ws.tasks.complete(summary, summary=payload, review=True)),
+        "reject": (f"task/{reject}", lambda: ws.tasks.reject(reject, reason=payload)),
+        "cancel": (f"task/{cancel}", lambda: ws.tasks.cancel(cancel, reason=payload)),
+        "release": (f"task/{release}", lambda: ws.tasks.release(release, reason=payload)),
+        "reply": (f"mail/{asked}", lambda: ws.mail.reply(asked, payload)),
+        "step": (f"mail/{blocked}", lambda: (maya.mail.ack(blocked), maya.mail.block(blocked, payload))),
+        "phase": (f"state/cycle/{cycle}", lambda: ws.cycles.add_error(cycle, "plan", payload)),
+        "cell": (f"state/cell/{cell}/{cell}", lambda: ws.cells.set(name, name, {short: payload})),
+        "stash": ("log?kind=stash", lambda: ws.stashes.create(name, "context", {short: payload}, trail=trail)),
+        "trail": ("state", lambda: ws.trails.create(name, state="active")),
+        "path": ("locks", lambda: ws.paths.lock([f"lib/{name}/x"], reason=short)),
+        "lock": ("locks", lambda: ws.locks.acquire(name)),
+        "agent": ("log?kind=agent", lambda: ws.agents.register(name, program=short, can=[name])),
+        "tag": ("board", lambda: ws.tasks.create(short, type="bug", tags=[name], priority=0)),
+    }
+
+
+def test_w16_each_payload_in_each_field_is_shown_as_text(maya: Person, site: Site) -> None:
+    maya.page.on("dialog", lambda dialog: pytest.fail(f"a dialog opened: {dialog.message}"))
+    shown: set[str] = set()
+    for name, payload in HOSTILE.items():
+        for field, (place, call) in fields(site, payload).items():
+            try:
+                call()
+            except errors.HoldfastError:
+                continue  # not every name may be anything
+            maya.page.goto(f"{site.url}/ui/-/{place}")
+            expect(maya.find("main")).to_contain_text(visible(payload)[:8])
+            harmless(maya.page, f"{name} in {field}")
+            shown.add(field)
+    assert shown == set(fields(site, "plain")), "each was seen at least once"
 
 
 def harmless(page: Page, what: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, Page, expect
 
+from holdfast.faces.http.auth import Tokens
 from tests.web.site import Person, Site
 
 
@@ -192,6 +193,74 @@ def test_w7_a_task_tells_everything_and_a_person_takes_it_through_its_life(maya:
     assert "token" not in page.locator("pre").inner_text()
 
 
+def act(page: Page, name: str, verb: str, **fields: str) -> None:
+    """Press a button of the task, fill its dialog, and go on when it has closed."""
+    button = page.locator(f"[data-name={name}]")
+    expect(button).to_be_attached()
+    if not button.is_visible():
+        page.locator(".task-title summary").click()
+    button.click()
+    dialog = page.get_by_role("dialog")
+    for label, words in fields.items():
+        dialog.get_by_label(label.replace("_", " ")).fill(words)
+    dialog.get_by_role("button", name=verb, exact=True).click()
+    expect(dialog).to_have_count(0)
+
+
+def test_w7_a_person_reviews_ends_and_orders_tasks(maya: Person, site: Site) -> None:
+    ws = site.by("ada")
+    good, bad, other, stopped = (ws.tasks.create(f"task {n}") for n in range(4))
+    for task in (good, bad):
+        ws.tasks.claim(task.id)
+        ws.tasks.complete(task.id, summary="done", review=True)
+    page, facts = maya.open("task", good.id), maya.find(".task-facts")
+    page.locator("[data-name=approve]").click()
+    expect(facts).to_contain_text("closed")
+    page = maya.open("task", bad.id)
+    act(page, "reject", "Reject", What_is_missing="a test for the empty file")
+    expect(facts).to_contain_text("blocked")
+    expect(page.locator(".event").first).to_contain_text("a test for the empty file")
+    act(page, "close", "Close", Reason="it is done elsewhere")
+    expect(facts).to_contain_text("closed")
+    page = maya.open("task", other.id)
+    act(page, "depend", "Depend", Id_of_the_other_task=stopped.id)
+    rail = page.get_by_role("complementary", name="what is true now")
+    expect(rail).to_contain_text("Waits for")
+    expect(facts).to_contain_text("waiting")
+    rail.get_by_role("link", name=stopped.id).click()
+    expect(page.locator("h1")).to_have_text("task 3")
+    expect(rail).to_contain_text("Holds up")
+    act(page, "child", "Create", Title="the half of it")
+    expect(page.locator("h1")).to_have_text("the half of it")
+    expect(page.locator(".crumbs")).to_contain_text(stopped.id)
+    act(page, "cancel", "Cancel task", Reason="one piece is enough")
+    expect(facts).to_contain_text("closed")
+    expect(page.locator(".event").first).to_contain_text("one piece is enough")
+    act(page, "reopen", "Reopen", Reason="or not")
+    expect(facts).to_contain_text("ready")
+    statuses = [ws.tasks.get(each.id).status for each in (good, bad)]
+    assert (statuses, ws.tasks.explain(other.id).ready) == (["closed", "closed"], False)
+
+
+def test_w7_a_task_shows_its_path_locks_mail_and_the_stashes_of_its_trail(maya: Person, site: Site) -> None:
+    ws = site.by("ada")
+    task = ws.tasks.create("with everything")
+    ws.tasks.claim(task.id, ttl=900)
+    ws.paths.lock(["lib/everything/**"], task=task.id)
+    asked = ws.mail.send(["maya"], "Which one first?", task=task.id, type="request", ack=True)
+    trail = ws.trails.create("second half")
+    ws.trails.add(trail.id, task.id)
+    stash = ws.stashes.create("settings", "context", {"depth": 3}, trail=trail.id)
+    page = maya.open("task", task.id)
+    rail = page.get_by_role("complementary", name="what is true now")
+    for words in ("lib/everything/**", "Which one first?", "Stashes of its trail", "settings"):
+        expect(rail).to_contain_text(words)
+    expect(rail.get_by_role("link", name="Which one first?")).to_have_attribute("href", f"/ui/-/mail/{asked.id}")
+    rail.get_by_role("link", name="settings").click()
+    expect(page).to_have_url(f"{site.url}/ui/-/state/stash/{stash.id}")
+    expect(page.locator("pre.code")).to_contain_text('"depth": 3')
+
+
 def test_w7_a_refused_act_says_why_and_the_dialog_stays(maya: Person, site: Site) -> None:
     task = site.by("ada").tasks.create("contested")
     page = maya.open("task", task.id)
@@ -260,3 +329,27 @@ def test_w12_the_server_shows_health_and_requests_and_switches_between_workspace
     expect(page.get_by_text("Nothing needs you.")).to_be_visible()
     page.go_back()
     expect(page.get_by_role("heading", name="Server")).to_be_visible()
+
+
+def test_w12_a_reader_sees_that_it_answers_and_no_figure_or_workspace_of_others(site: Site, chromium: Browser) -> None:
+    (site.server.folder / "workspaces" / "team-b").mkdir(parents=True, exist_ok=True)
+    token = Tokens(site.server.folder).create("read", workspace="team-b")[1]
+    with site.person(chromium, "", token=token) as reader:
+        page = reader.page
+        asked: list[tuple[str, int]] = []
+        page.on("response", lambda answer: asked.append((answer.url, answer.status)))
+        page.goto(f"{site.url}/ui/team-b/server")
+        expect(page.locator(".counts")).to_contain_text("answers")
+        expect(page.locator(".server")).to_contain_text("for tokens of the role admin")
+        assert page.locator(".counts .count-box").count() == 4
+        assert page.locator(".rate-bar").count() == 0
+        assert "holdfast_" not in page.content()
+        assert page.get_by_label("workspace").locator("option").all_inner_texts() == ["team-b"]
+        assert page.locator(".server .rows a").all_inner_texts() == ["team-b"]
+        assert [url for url, _ in asked if url.endswith("/metrics")] == [], "what is not for it is not even asked for"
+        page.goto(f"{site.url}/ui/-/fleet")  # the address of a workspace that its token may not see
+        expect(page.get_by_role("heading")).to_have_text("No such workspace")
+        assert page.locator("main a").all_inner_texts() == ["team-b"]
+        assert "move the lexer" not in page.content()
+        page.get_by_role("link", name="team-b").click()
+        expect(page.get_by_text("Nothing needs you.")).to_be_visible()

@@ -33,6 +33,7 @@ from holdfast.types.fleet import (
     Need,
     Tally,
     TaskCounts,
+    Waiter,
 )
 
 _MOST: Final = 1000  # entries of a list
@@ -209,19 +210,21 @@ def _locks(snapshot: Snapshot) -> Iterator[LockState]:
         )
 
 
-def _waiters(snapshot: Snapshot) -> dict[tuple[str, str, str], list[str]]:
+def _waiters(snapshot: Snapshot) -> dict[tuple[str, str, str], list[Waiter]]:
     """The waiters of each lock, in order. One that waits for paths waits for every lock that is in the way."""
-    found: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for kind, scope, name, holder, detail in snapshot.all(
-        "SELECT kind, scope, name, holder, detail FROM waiters ORDER BY place LIMIT ?", (_MOST,)
+    found: dict[tuple[str, str, str], list[Waiter]] = defaultdict(list)
+    for kind, scope, name, holder, detail, since in snapshot.all(
+        "SELECT w.kind, w.scope, w.name, w.holder, w.detail, l.created FROM waiters w"
+        " JOIN leases l ON l.id = w.ticket ORDER BY w.place LIMIT ?",
+        (_MOST,),
     ):
         if kind != patterns.PATH:
-            found[kind, scope, name].append(holder)
+            found[kind, scope, name].append(Waiter(holder, as_time(since), ()))
             continue
         wanted = patterns.decode_detail(detail)
         for lock in patterns.select(snapshot, *patterns.may_overlap(wanted.patterns)):
             if patterns.clash(lock, wanted, holder) is not None:
-                found[patterns.PATH, "", lock.id].append(holder)
+                found[patterns.PATH, "", lock.id].append(Waiter(holder, as_time(since), wanted.patterns))
     return found
 
 

@@ -120,6 +120,14 @@ class AgentState(msgspec.Struct, frozen=True):
     unacknowledged: int
 
 
+class Waiter(msgspec.Struct, frozen=True):
+    """Somebody who waits in line for a lock, since when, and for which `patterns` if it is one of paths."""
+
+    name: str
+    since: datetime
+    patterns: tuple[str, ...]
+
+
 class LockState(msgspec.Struct, frozen=True):
     """A lock that is held, and who waits for it, in order. `patterns` are those of a path lock.
 
@@ -136,7 +144,7 @@ class LockState(msgspec.Struct, frozen=True):
     reason: str | None
     since: datetime
     until: datetime | None
-    waiters: tuple[str, ...]
+    waiters: tuple[Waiter, ...]
 
 
 class Card(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 Everything but the start page is served under `/ui/DIGEST/`, where DIGEST is one hash over all files, and may be kept by
 the browser for ever. The files are the same for everybody and hold nothing of a workspace: the page gets that by
 calling operations, as any client does. Nothing is loaded from elsewhere. Scripts are sent without their comments
-and indentation, which are for readers of the source; no string of theirs is longer than a line.
+and the spaces that are for readers of the source.
 """
 
 from __future__ import annotations
@@ -28,8 +28,18 @@ _TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_COMMENT: Final = re.compile(rb"(?<=[;{,]) +// [^'`\"]*$")
-_SPACED: Final = re.compile(rb" (=>|===|!==|&&|\|\|) |(?<=\{) | (?=\})")
+_TOKEN: Final = re.compile(
+    rb"(?P<space>(?:[ \n]+|//[^\n]*|/\*.*?\*/)+)"
+    rb"|(?P<text>'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\")"
+    rb"|(?P<word>[\w$]+)"
+    rb"|(?P<pattern>/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/[a-z]*)"
+    rb"|(?P<sign>.)",
+    re.DOTALL,
+)
+_TEMPLATE: Final = re.compile(rb"(?:\\.|[^`\\$]|\$(?!\{))*(`|\$\{)", re.DOTALL)  # up to its end, or to a value in it
+_WORD: Final = re.compile(rb"[\w$]")
+_VALUE: Final = re.compile(rb"[\w$)\]}`'\"]")  # after the end of a value a slash divides
+_BEFORE_PATTERN: Final = (b"return", b"typeof", b"of", b"case")
 _PLACEHOLDER: Final = b"DIGEST"
 _MODULES: Final = (
     b"<!-- modules -->"  # of the start page: asked for at once, not when a module that imports them has come
@@ -89,12 +99,48 @@ def _preloads() -> bytes:
 
 
 def lean(script: bytes) -> bytes:
-    """A script without its comments, indentation and the spaces around some signs, which no string has.
+    """Return a script without its comments, indentation and the spaces between signs.
 
-    What follows `//` is a comment if no string can end in it.
+    Texts, templates, patterns, names and the ends of lines stay as they are, so it does what it did.
     """
-    lines = [_SPACED.sub(rb"\1", _COMMENT.sub(b"", line.strip())) for line in script.split(b"\n")]
-    return b"\n".join(line for line in lines if line and not line.startswith((b"//", b"/**", b"* ", b"*/"))) + b"\n"
+    found = bytearray()
+    values: list[int] = []  # of each template that is open: the braces that are open in its value
+    last, at = b"", 0
+    while at < len(script):
+        sign = script[at : at + 1]
+        if sign == b"`" or (sign == b"}" and values and values[-1] == 0):
+            end = _TEMPLATE.match(script, at + 1)
+            assert end is not None, "a template has no end"
+            if sign == b"}":
+                values.pop()
+            if end[1] == b"${":
+                values.append(0)
+            found += script[at : end.end()]
+            last, at = (b"{" if end[1] == b"${" else b"`"), end.end()
+            continue
+        token = _TOKEN.match(script, at)
+        assert token is not None
+        kind, text = token.lastgroup, token[0]
+        if kind == "pattern" and _VALUE.match(last[-1:]) and last not in _BEFORE_PATTERN:
+            kind, text = "sign", sign
+        at += len(text)
+        if kind == "space":
+            found += _gap(bytes(found[-1:]), text, script[at : at + 1])
+            continue
+        if values and sign in b"{}":
+            values[-1] += 1 if sign == b"{" else -1
+        found += text
+        last = text
+    return bytes(found)
+
+
+def _gap(before: bytes, space: bytes, after: bytes) -> bytes:
+    """What is left of the space between two signs."""
+    if b"\n" in space:
+        return b"\n" if before else b""
+    if _WORD.match(before):
+        return b" " if _WORD.match(after) else b""
+    return b" " if before in b"+-" and before == after else b""
 
 
 def find(segments: list[str], wants_page: bool) -> Asset | None:

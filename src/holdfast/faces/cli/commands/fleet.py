@@ -137,7 +137,8 @@ def _lock(lock: Any, now: datetime, paint: Any) -> str:
     name = " ".join(lock.patterns) or "/".join(filter(None, (lock.scope, lock.name)))
     end = f"{span(lock.until - now)} left" if lock.until else "with its task" if lock.task else paint("red", "no end")
     line = f"{title(name)}  {title(lock.holder)}  {span(now - lock.since)}, {end}"
-    return f"{line}  in line: {title(', '.join(lock.waiters))}" if lock.waiters else line
+    waits = ", ".join(f"{title(each.name)} {span(now - each.since)}" for each in lock.waiters)
+    return f"{line}  in line: {waits}" if waits else line
 
 
 def _claim(claim: Any, now: datetime, paint: Any) -> str:

@@ -5,7 +5,7 @@ import { put } from './dom.js';
 import { setClock } from './format.js';
 import { Frame } from './frame.js';
 import { href, parse, route } from './router.js';
-import { forget, keep, kept, namePage, onChange, renew, signIn, signInPage, signOut, takeTicket } from './sign_in.js';
+import { elsewherePage, forget, keep, kept, namePage, onChange, renew, signIn, signInPage, signOut, takeTicket } from './sign_in.js';
 import { paced, Store } from './store.js';
 import { connect } from './stream.js';
 import { VIEWS } from './views.js';
@@ -123,6 +123,11 @@ function show() {
   const wanted = parse(location);
   const first = session.workspaces[0] ?? '';
   if (!wanted.named || !wanted.view) return go(href(wanted.named ? wanted.workspace : first, VIEWS[0].name), { replace: true });
+  if (!session.workspaces.includes(wanted.workspace)) {
+    page?.close();
+    page = null;
+    return put(document.body, elsewherePage(wanted.workspace, session.workspaces.map((name) => [name || 'main', href(name, VIEWS[0].name)]), () => leave(session)));
+  }
   if (!session.actor && !session.name && session.role !== 'read') return ask(session, wanted.workspace);
   if (!page || page.store.get('workspace') !== wanted.workspace || page.store.get('session').secret !== session.secret) {
     page?.close();

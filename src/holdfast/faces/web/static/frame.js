@@ -33,9 +33,8 @@ export class Frame {
 
   top() {
     const { workspace, session } = { workspace: this.store.get('workspace'), session: this.store.get('session') };
-    const spaces = session.workspaces.includes(workspace) ? session.workspaces : [workspace, ...session.workspaces];
     const spot = h('select.workspace', { 'aria-label': 'workspace', on: { change: () => this.go(`/ui/${spot.value || '-'}/${this.views[0].name}`) } },
-      spaces.map((name) => h('option', { value: name, selected: name === workspace }, name || 'main')));
+      session.workspaces.map((name) => h('option', { value: name, selected: name === workspace }, name || 'main')));
     const name = session.role === 'read' ? null : session.actor ?? session.name;
     const out = h('button.avatar', { title: `${name ?? 'reader'}, ${session.role}`, 'aria-label': 'account', on: { click: () => this.person() } }, (name ?? 'r').charAt(0).toUpperCase());
     return h('header.top', null,

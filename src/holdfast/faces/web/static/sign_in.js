@@ -103,6 +103,11 @@ export function namePage(save) {
     h('div.panel', null, h('section', null, h('h1', null, 'Who are you?'), form)), h('p.hint', null, location.host));
 }
 
+/** The page of a workspace that does not exist, or that the token may not see; `spaces` are [[words, address]] that it may. */
+export const elsewherePage = (name, spaces, leave) => h('main.sign-in', null, h('div.brand', null, icon('brand', 24), 'Holdfast'),
+  h('div.panel', null, h('section', null, h('h1', null, 'No such workspace'), h('p', null, 'There is no ', h('b.text', null, name || 'main'), ' here that your token may see.'),
+    spaces.map(([words, address]) => h('p', null, h('a.link', { href: address }, words))), h('button.large', { on: { click: leave } }, 'Sign out'))), h('p.hint', null, location.host));
+
 /** A command to copy. */
 export function command(words) {
   const copy = h('button', { type: 'button', on: { click: async () => {

@@ -32,7 +32,7 @@ const assign = async (context, task) => ask({
 });
 
 const reason = (verb, what, text, address, force = false, extra = {}) => (context, task) => ask({
-  title: `${verb} ${task.id}${force ? ' by force' : ''}?`, text, verb: force ? `${verb} by force` : verb, force, as: who(context),
+  title: `${verb} ${task.id}${force ? ' by force' : ''}?`, text, verb: force ? `${verb} by force` : verb === 'Cancel' ? 'Cancel task' : verb, force, as: who(context),
   field: { label: what, required: verb === 'Block' || force, area: !force }, act: (given) => context.api.post(`${path(task)}/${address}`, { reason: given || null, ...extra }),
 });
 
@@ -81,7 +81,7 @@ export function actsOf(context, task) {
     review && named('approve', 'approve', (c, t) => approve(c, t.id), { kind: 'act' }),
     review && named('reject', 'reject', (c, t) => reject(c, t.id, t.title)),
     blocked && named('answer', 'unblock', (c, t) => answer(c, t.id, t.title), { kind: 'act' }),
-    status === 'closed' || status === 'cancelled' ? named('reopen', 'reopen', reopen, { kind: 'act' }) : null,
+    status === 'closed' && named('reopen', 'reopen', reopen, { kind: 'act' }),
     named('depend', 'depend', depend),
     open && named('assign', 'assign', assign),
     named('tag', 'tags', tag, { more: true }),

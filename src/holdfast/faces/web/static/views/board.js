@@ -4,14 +4,14 @@ import { explain } from '../api.js';
 import { ask, notice } from '../dialog.js';
 import { clip, h, keyed, put, text } from '../dom.js';
 import { age, duration, now, number, timeLeft } from '../format.js';
+import { inLine, lines } from '../agents.js';
 import { listKeys } from '../lists.js';
 import { force, move, moveOf, targetsOf } from '../moves.js';
 import { COLOURS, shape, wordOf } from '../shapes.js';
 import { paced } from '../store.js';
 
 const FIRST = { ready: 4 }; // cards of the group that shares a column with another
-const PAGE = 40, MOST = 1000; // cards that a group shows at first, and adds; and at most
-const SOON = 120_000;
+const PAGE = 40, MOST = 1000, SOON = 120_000; // cards that a group shows at first, and adds; at most; milliseconds to the end
 const COLUMNS = [['open', 'Open', ['ready', 'waiting']], ['in_progress', 'In progress', ['in_progress']], ['review', 'Review', ['review']], ['blocked', 'Blocked', ['blocked']], ['closed', 'Closed', ['closed']]];
 const COLUMN_OF = Object.fromEntries(COLUMNS.flatMap(([name, , groups]) => groups.map((group) => [group, name])));
 const NAMES = Object.fromEntries(COLUMNS.map(([name, words]) => [name, words.toLowerCase()]));
@@ -59,8 +59,8 @@ class Board {
       this.fresh = h('input', { 'aria-label': 'New task', placeholder: 'New task, Enter to create', data: { act: '' }, on: { keydown: (event) => { if (event.key === 'Enter') this.create(); } } });
       element.append(h('label.new-card', null, shape('plus', 12), this.fresh));
     }
-    const body = h('div.column-body', { tabindex: -1 }, groups.map((group) => [this.groups.get(group).head, this.groups.get(group).list, this.groups.get(group).more].filter(Boolean)));
-    element.append(body);
+    const parts = groups.map((group) => this.groups.get(group)), last = parts.at(-1);
+    element.append(h('div.column-body', { tabindex: -1 }, parts.map((part) => [part.head, part.list, part !== last && part.more])), last.more);
     return { element, count, says };
   }
 
@@ -125,7 +125,7 @@ class Board {
 
   draw() {
     if (this.drag) return; // cards stay where they are while one is on its way
-    const counts = this.counts(), tags = new Set(), status = this.context.store.get('status'), of = ([name, , groups]) => groups.reduce((sum, group) => sum + counts[group], 0);
+    const counts = this.counts(), tags = new Set(), status = this.context.store.get('status'), waits = lines(status?.locks ?? []), of = ([name, , groups]) => groups.reduce((sum, group) => sum + counts[group], 0);
     text(this.total, `${number(COLUMNS.reduce((sum, column) => sum + of(column), 0))} tasks`);
     for (const column of COLUMNS) {
       const today = column[0] === 'closed' && !this.narrowed && status ? `, today ${number(status.tasks.closed_today)}` : '';
@@ -134,14 +134,13 @@ class Board {
     put(this.tabs, COLUMNS.map(([name, words, groups]) => h('button', { role: 'tab', 'aria-selected': String(name === this.shown), on: { click: () => this.show(name) } }, shape(name === 'open' ? 'ready' : name), words, h('span.num', null, number(of([name, words, groups]))))));
     for (const group of this.groups.values()) {
       for (const card of group.cards) for (const tag of card.tags) tags.add(tag);
-      const items = group.cards.map((card) => ({ ...card, refusal: this.refusals.get(card.id)?.words ?? null }));
+      const items = group.cards.map((card) => ({ ...card, line: inLine(waits.get(card.holder)), refusal: this.refusals.get(card.id)?.words ?? null }));
       const ends = (card) => (card.until && Date.parse(card.until) - now() <= SOON ? 0 : 1);
       if (group.name === 'in_progress') items.sort((a, b) => ends(a) - ends(b) || a.priority - b.priority);
       keyed(group.list, items, (card) => card.id, (card) => this.card(card, group.name));
       if (group.head) text(group.head.lastChild, number(counts[group.name]));
       const rest = Math.max(0, counts[group.name] - group.cards.length);
-      group.more.hidden = !group.cursor;
-      text(group.more, rest ? `${number(rest)} more` : 'more');
+      group.more.hidden = !group.cursor; text(group.more, rest ? `${number(rest)} more` : 'more');
     }
     this.tag.fill([...tags].sort()); this.holder.fill((status?.agents ?? []).map((agent) => agent.name));
   }
@@ -159,6 +158,7 @@ class Board {
       card.children > 0 && h('span', null, `children ${card.children_closed}/${card.children}`), card.waits_for > 0 && h('span', null, `waits for ${card.waits_for}`),
       !card.holder && h('span.push', null, age(card.since ?? (group === 'closed' ? card.updated_at : card.created_at)))),
     card.holder && h('div.card-holder', null, h('span.initial', { 'aria-hidden': 'true' }, card.holder.charAt(0).toUpperCase()), h('span.one', null, card.holder), h('span.push', null, timeLeft(card.since, card.until, { wide: 40 }))),
+    card.line && h('div.card-by.one', { title: card.line }, card.line),
     group === 'blocked' && card.reason && h('p.note-amber', null, clip(card.reason, 400)),
     ['blocked', 'review'].includes(group) && card.by && h('div.card-by', null, 'by ', h('b', null, card.by), card.holds_up > 0 && [', holds up ', h('b', null, card.holds_up)]),
     group === 'review' && context.may('agent') && h('div.card-acts', null, act('approve', 'closed', 'act'), act('reject', 'blocked', '')),

@@ -100,7 +100,7 @@ class Fleet {
       status.claims.length && ['Claims, ending and ended', null, status.claims.slice(0, 6).map((claim) => h('div.stuck-row', null, shape(claim.expired ? 'expired' : 'trouble'), h('b', null, claim.holder), h('a.mono.ink-2', { href: this.context.href('task', claim.task), title: claim.title }, claim.task),
         h('span.push.small', { class: claim.expired ? 'ink-3' : 'c-red', title: exact(claim.at) }, claim.expired ? ['ended ', age(claim.at, ' ago')] : h('b', null, 'ends in ', timeLeft(null, claim.at).lastChild.textContent))))],
       waited.length && ['Waiting in line', null, waited.slice(0, 6).map((lock) => [h('div.stuck-row', null, shape('lock'), h('span.mono.one', { title: nameOf(lock) }, nameOf(lock)), h('span.push.small', { class: lock.until || lock.task ? 'ink-3' : 'c-red' }, lock.holder, lock.until ? `, ${duration((Date.parse(lock.until) - now()) / 1000)} left` : lock.task ? ', with its claim' : ', no end')),
-        h('div.stuck-line.small.ink-2', null, lock.waiters.slice(0, 6).map((name, at) => `${at ? '  ·  ' : ''}${at + 1} ${name}`).join(''))])],
+        h('div.stuck-line.small.ink-2', null, lock.waiters.slice(0, 6).map(({ name, since }, at) => [at > 0 && ' · ', `${at + 1} `, h('b', null, name), ' ', age(since)]))])],
       refused.size && ['Refused in the last hour', 'this machine', [...refused.values()].map((each) => h('div.stuck-row', null, each.code === 'FENCED' ? shape('fenced') : h('span.gap'), each.code.toLowerCase().replaceAll('_', ' '), h('span.push.small.ink-3.one', null, each.by.length === 1 ? each.by[0] : `${each.by.length} agents`), h('b.num', null, each.count)))],
       status.cycles.length && ['Cycles in flight', null, status.cycles.slice(0, 4).map((cycle) => [h('a.mono.stuck-line', { href: this.context.href('state') }, cycle.key), phases(cycle.current_phase)])],
     ].filter(Boolean);
@@ -131,7 +131,7 @@ function fillAgent(context, row, each) {
   row.className = at.trouble ? 'trouble' : '';
   put(row, h('td.name', null, h('b', null, agent.name)), h('td.state-cell', null, stateOf(at.state)),
     agent.task ? h('td.work', { title: agent.title }, h('span.line', null, h('a.mono.ink-2', { href: context.href('task', agent.task) }, agent.task), h('span.one.work-title', null, clip(agent.title)), at.chip && h('span.chip', null, at.chip)))
-      : h('td.work.small', { class: at.state === 'fenced' ? 'c-red' : 'ink-3', title: at.words }, at.words, at.since && [', ', age(at.since, ' ago')], at.chip && h('span.chip', null, at.chip)),
+      : h('td.work.small', { class: at.state === 'fenced' ? 'c-red' : 'ink-3', title: at.words }, at.words, at.since && [', ', age(at.since, at.state === 'in_line' ? '' : ' ago')], at.chip && h('span.chip', null, at.chip)),
     h('td.right.small.for', null, agent.since ? age(agent.since) : h('span.ink-3', null, '–')),
     h('td.ends', null, agent.task && timeLeft(agent.since, agent.until)), h('td.right.small.seen', null, seen(each)),
     h('td.right.unread', null, agent.unread ? h('b', null, agent.unread) : h('span.ink-3', null, '–')));
@@ -144,7 +144,7 @@ function why({ kind, id, by, reason }, status) {
   const agent = status.agents.find((each) => each.name === by);
   if (kind === 'lock') {
     const waiters = status.locks.find((lock) => lock.name === id)?.waiters ?? [], silent = agent?.seen_at && now() - Date.parse(agent.seen_at) > SILENT;
-    return [`${by} holds it`, silent && [', not seen for ', age(agent.seen_at)], waiters.length > 0 && `; ${waiters.slice(0, 3).join(', ')} ${waiters.length === 1 ? 'waits' : 'wait'} in line`];
+    return [`${by} holds it`, silent && [', not seen for ', age(agent.seen_at)], waiters.length > 0 && `; ${waiters.slice(0, 3).map((each) => each.name).join(', ')} ${waiters.length === 1 ? 'waits' : 'wait'} in line`];
   }
   if (SHAPE[kind] === 'mail') return [(reason ?? 'wants an answer').replaceAll('-', ' '), agent?.parked && `; ${by} is parked until you answer`];
   return kind === 'blocked' && reason ? `“${clip(reason)}”` : clip(reason ?? '');

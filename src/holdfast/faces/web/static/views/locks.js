@@ -28,7 +28,7 @@ export function tree(locks, folded) {
   const walk = (folder, depth, path) => {
     for (const [name, below] of [...folder.folders].sort(([a], [b]) => (a < b ? -1 : 1))) {
       const here = `${path}${name}/`, all = every(below);
-      rows.push({ key: `folder ${here}`, folder: name, path: here, depth, count: all.length, waits: new Set(all.flatMap((lock) => lock.waiters)).size, holders: [...new Set(all.map((lock) => lock.holder))], folded: folded.has(here) });
+      rows.push({ key: `folder ${here}`, folder: name, path: here, depth, count: all.length, waits: waiting(all), holders: [...new Set(all.map((lock) => lock.holder))], folded: folded.has(here) });
       if (!folded.has(here)) walk(below, depth + 1, here);
     }
     for (const { lock, name } of folder.locks.sort((a, b) => (a.name < b.name ? -1 : 1))) rows.push({ key: `${lock.name} ${path}${name}`, lock, name, depth });
@@ -36,6 +36,9 @@ export function tree(locks, folded) {
   walk(root, 0, '');
   return rows;
 }
+
+/** How many agents wait for some of these locks. */
+const waiting = (locks) => new Set(locks.flatMap((lock) => lock.waiters.map((each) => each.name))).size;
 
 function every(folder) { return [...folder.locks.map((each) => each.lock), ...[...folder.folders.values()].flatMap(every)]; }
 
@@ -81,8 +84,8 @@ class Locks {
     if (!status) return;
     const keep = (lock) => (this.filter === 'waiters' ? lock.waiters.length : this.filter === 'endless' ? endless(lock) : true) && (this.covered === null || this.covered.has(lock.name));
     const paths = status.locks.filter((lock) => lock.kind === 'path'), others = status.locks.filter((lock) => lock.kind !== 'path');
-    const waiting = new Set(status.locks.flatMap((lock) => lock.waiters)).size, without = status.locks.filter(endless).length;
-    put(this.words, h('span.ink-3', null, `${paths.length} path locks, ${others.length} named, ${this.leases.length} ${this.leases.length === 1 ? 'lease' : 'leases'}`), waiting > 0 && h('b', null, `${waiting} wait in line`), without > 0 && h('b.state.c-red.small', null, shape('trouble', 12), `${without} without an end`));
+    const line = waiting(status.locks), without = status.locks.filter(endless).length;
+    put(this.words, h('span.ink-3', null, `${paths.length} path locks, ${others.length} named, ${this.leases.length} ${this.leases.length === 1 ? 'lease' : 'leases'}`), line > 0 && h('b', null, `${line} ${line === 1 ? 'waits' : 'wait'} in line`), without > 0 && h('b.state.c-red.small', null, shape('trouble', 12), `${without} without an end`));
     this.filters.draw(FILTERS, this.filter);
     this.chosen ??= [...status.locks].sort((a, b) => b.waiters.length - a.waiters.length)[0]?.name ?? null;
     const rows = tree(paths.filter(keep), this.folded);
@@ -96,7 +99,7 @@ class Locks {
   folder(row) {
     const turn = () => { if (this.folded.has(row.path)) this.folded.delete(row.path); else this.folded.add(row.path); this.draw(); };
     return h('tr.folder', { tabindex: -1, on: { click: turn } }, h('td', { colspan: 6 }, h('span.line', { style: { 'padding-left': `${row.depth * 20}px` } }, h('button.quiet.turn', { type: 'button', 'aria-expanded': String(!row.folded), 'aria-label': `${row.folded ? 'unfold' : 'fold'} ${row.path}` }, shape(row.folded ? 'right' : 'down', 12)), shape('folder'), h('span.mono', null, `${row.folder}/`))),
-      h('td.small.ink-3', null, `${row.count} ${row.count === 1 ? 'lock' : 'locks'} below${row.waits ? `, ${row.waits} wait` : ''}${row.folded ? `: ${row.holders.slice(0, 4).join(', ')}` : ''}`));
+      h('td.small.ink-3', null, `${row.count} ${row.count === 1 ? 'lock' : 'locks'} below${row.waits ? `, ${row.waits} ${row.waits === 1 ? 'waits' : 'wait'}` : ''}${row.folded ? `: ${row.holders.slice(0, 4).join(', ')}` : ''}`));
   }
 
   row(lock, name, depth, chosen) {
@@ -107,7 +110,7 @@ class Locks {
       h('td', { title: nameOf(lock) || lock.name }, h('span.line', { style: { 'padding-left': `${depth * 20 + 16}px` } }, shape('lock'), h('b.mono.one', null, middle(name, 34)))),
       h('td', null, h('b', null, lock.holder)), h('td', null, lock.task && h('a.mono.ink-2', { href: this.context.href('task', lock.task) }, lock.task)), h('td.small.ink-2', null, mode),
       h('td.right.small', null, age(lock.since)), h('td', null, lock.until || endless(lock) ? timeLeft(lock.since, lock.until, { lost: endless(lock) }) : h('span.small.ink-3', null, 'with the claim')),
-      h('td', { class: lock.waiters.length ? '' : 'none' }, lock.waiters.length ? h('span.line', null, lock.waiters.slice(0, 4).map((waiter, n) => h('span.chip', null, h('b', null, n + 1), waiter))) : h('span.ink-3', null, '–')));
+      h('td', { class: lock.waiters.length ? '' : 'none' }, lock.waiters.length ? h('span.line', null, lock.waiters.slice(0, 4).map(({ name: waiter, since }, n) => h('span.chip', null, h('b', null, n + 1), waiter, age(since)))) : h('span.ink-3', null, '–')));
   }
 
   drawSide(status) {
@@ -119,16 +122,23 @@ class Locks {
     const forced = (each) => context.may('admin') && h('button.force.large', { type: 'button', data: { act: '' }, on: { click: () => this.force(each, status) } }, 'force release…');
     const card = lock && h('div.panel', null, h('div.section', null, h('div.line', null, shape('lock'), h('b.mono.text', null, nameOf(lock))), h('p.small.ink-2', null, lock.kind === 'path' ? 'and everything below' : 'a name', lock.reason && `; “${clip(lock.reason, 200)}”`)),
       h('div.section', null, fact('Holder', h('b', null, lock.holder)), lock.task && fact('Task', h('a.mono', { href: context.href('task', lock.task) }, lock.task)), fact('Since', age(lock.since), `, ${hourOf(lock.since)}`), fact('Ends in', timeLeft(lock.since, lock.until, { lost: endless(lock) })), lock.task && fact('Lives with', 'the claim')),
-      lock.waiters.length > 0 && h('div.section', null, h('h3', null, 'Line, served in order'), lock.waiters.map((name, n) => h('div.rail-row', null, h('b', null, n + 1), h('b', null, name))), h('p.hint', null, 'A waiter that is gone loses its place after 10 s.')),
+      lock.waiters.length > 0 && h('div.section', null, h('h3', null, 'Line, served in order'), lock.waiters.map((each, n) => this.waiter(each, n, status)), h('p.hint', null, 'A waiter that is gone loses its place after 10 s.')),
       h('div.section.line', null, context.may('agent') && h('button.large', { type: 'button', data: { act: '' }, on: { click: () => this.mail(lock) } }, `mail ${lock.holder}`), forced(lock)));
     put(this.side, card || h('div.panel.section.hint', null, 'Choose a lock to see who waits for it.'),
       status.locks.filter((each) => endless(each) && each !== lock).slice(0, 3).map((each) => h('div.panel.section', null, h('div.line', null, shape('trouble'), h('b', null, `${nameOf(each)} has no end`)), h('p.small.ink-2', null, `${this.told(each, status)} Only a person can end it.`), forced(each))));
   }
 
+  /** A place in the line: who, with which task, for how long, and for what if it is not the same. */
+  waiter({ name, since, patterns }, n, status) {
+    const task = status.agents.find((agent) => agent.name === name)?.task;
+    return h('div.waiter', null, h('div.rail-row', null, h('b', null, n + 1), h('b', null, name), task && h('a.mono.ink-2', { href: this.context.href('task', task) }, task), h('span.push.small', null, age(since))),
+      patterns.length > 0 && h('p.mono.ink-2.one', { title: patterns.join(', ') }, patterns.join(', ')));
+  }
+
   /** Who has it and who waits, in a sentence. */
   told(lock, status) {
     const seen = status.agents.find((agent) => agent.name === lock.holder)?.seen_at;
-    return `${lock.holder} holds it ${lock.until ? `until ${hourOf(lock.until)}` : 'without an end'}${seen ? ` and was seen ${duration((now() - Date.parse(seen)) / 1000)} ago` : ''}.${lock.waiters.length ? ` ${lock.waiters[0]} gets it next.` : ''}`;
+    return `${lock.holder} holds it ${lock.until ? `until ${hourOf(lock.until)}` : 'without an end'}${seen ? ` and was seen ${duration((now() - Date.parse(seen)) / 1000)} ago` : ''}.${lock.waiters.length ? ` ${lock.waiters[0].name} gets it next.` : ''}`;
   }
 
   force(lock, status) {

@@ -149,9 +149,11 @@ class State {
       [versions, info] = await Promise.all([api.get(`${address}/history`, { limit: VERSIONS }, { signal }), api.get(`${address}/info`, {}, { signal })]);
       versions = versions.map((each) => ({ version: each.version, value: each.deleted ? undefined : each.value, by: each.actor, op: each.op, time: each.time, revision: each.revision }));
     } else if (chosen.kind === 'stash') {
-      const stash = await api.get(`/stashes/${seg(chosen.rest[0])}`, {}, { signal }), history = await api.get(`/stashes/${seg(chosen.rest[0])}/history`, { limit: 1000 }, { signal });
+      const address = `/stashes/${seg(chosen.rest[0])}`;
+      const [stash, history, events] = await Promise.all([api.get(address, {}, { signal }), api.get(`${address}/history`, { limit: 1000 }, { signal }), api.get('/events', { kinds: 'stash', id: chosen.rest[0], after: 0, limit: 1000 }, { signal }).catch(() => [])]);
+      const made = new Map(events.map((event) => [event.version, event]));
       name = stash.name;
-      versions = history.slice(-VERSIONS).reverse().map((each) => ({ version: each.version, value: each.value, by: each.changed_by ?? '', op: each.operation, time: each.created_at, revision: null }));
+      versions = history.slice(-VERSIONS).reverse().map((each) => ({ version: each.version, value: each.value, by: made.get(each.version)?.actor ?? '', op: each.operation, time: each.created_at, revision: made.get(each.version)?.revision ?? null }));
       info = { expires_at: stash.expires_at, size: pretty(stash.value).length };
     } else {
       const cycle = await api.get(`/cycles/${seg(chosen.rest[0])}`, {}, { signal });
@@ -168,10 +170,9 @@ class State {
     const [last] = versions;
     if (!last) { put(this.detail, h('p.empty', null, `${name} has no version that the log still has.`)); return; }
     const known = versions.map((each) => each.version);
-    this.picks = (this.picks ?? []).filter((version) => known.includes(version));
-    if (this.picks.length < 2) this.picks = [known[Math.min(1, known.length - 1)], known[0]];
+    if (!this.picked || !this.picks.every((version) => known.includes(version))) this.picks = [known[Math.min(1, known.length - 1)], known[0]]; // the last change
     const [a, b] = [...this.picks].sort((x, y) => x - y).map((version) => versions.find((each) => each.version === version));
-    const pick = (version) => { this.picks = [this.picks[1], version]; this.show = 'diff'; this.print = null; this.drawDetail(name, versions, info); };
+    const pick = (version) => { this.picks = [this.picks[1], version]; this.picked = true; this.show = 'diff'; this.print = null; this.drawDetail(name, versions, info); };
     const shows = segments('what to show', VIEWS, this.show, (show) => { this.show = show; this.context.setQuery({ show: show === 'value' ? '' : show }); this.drawDetail(name, versions, info); });
     const strip = versions.slice(0, SHOWN).reverse(), between = versions.filter((each) => each.version > a.version && each.version < b.version);
     const lines = diff(pretty(a.value), pretty(b.value)), added = lines.filter(([sign]) => sign === '+').length, removed = lines.filter(([sign]) => sign === '-').length;

@@ -39,11 +39,12 @@ class TaskPage {
       this.id = this.task.id;
       document.title = `${this.task.title} · Holdfast`;
       const optional = (work) => work.catch((error) => { if (error instanceof ApiError) return null; throw error; });
-      const [reasons, links, children, locks, mail, route, graph, above] = await Promise.all([
+      const [reasons, links, children, locks, mail, route, graph, above, stashes] = await Promise.all([
         this.get(`${base}/explain`), this.get(`${base}/dependencies`), this.get(`${base}/children`), optional(this.get('/paths', { task: this.id })), optional(this.get(`${base}/mail`)),
         optional(this.get(`${base}/route`)), optional(this.get('/tasks/graph', { root: this.id, include_closed: true })), this.get(`${base}/ancestors`),
+        optional(this.stashesOf()),
       ]);
-      this.rail = { reasons, links, children, locks, mail, route, graph, above };
+      this.rail = { reasons, links, children, locks, mail, route, graph, above, stashes };
       this.task.ready = reasons.ready;
     } catch (error) {
       if (error.name === 'AbortError' || error.code === 'UNREACHABLE') return;
@@ -51,6 +52,12 @@ class TaskPage {
       return;
     }
     this.draw();
+  }
+
+  /** The stashes of the trail that it belongs to. */
+  async stashesOf() {
+    const [link] = await this.get('/links', { link_type: 'belongs_to', from_id: this.id });
+    return link ? this.get('/stashes', { trail: link.to_id }) : [];
   }
 
   async loadEvents() {
@@ -74,7 +81,7 @@ class TaskPage {
     if (own.length) { this.events.push(...own); this.drawHistory(); }
     if (reload) { this.events = []; this.loadEvents(); }
     const near = new Set([...(this.rail.links ?? []).flatMap((link) => [link.id, link.on]), ...(this.rail.children ?? []).map((child) => child.id)]);
-    if (own.length || reload || events.some((event) => (event.kind === 'task' && (near.has(event.id) || event.data?.parent_id)) || event.kind === 'path' || event.kind === 'message')) this.record.ask();
+    if (own.length || reload || events.some((event) => (event.kind === 'task' && (near.has(event.id) || event.data?.parent_id)) || ['path', 'message', 'stash', 'link'].includes(event.kind))) this.record.ask();
   }
 
   drawHistory() {
@@ -102,7 +109,7 @@ class TaskPage {
         task.tags.map((tag) => h('a.chip', { href: `${context.href('board')}?tag=${encodeURIComponent(tag)}` }, tag)), h('span.ink-3', null, `${task.type}, version ${task.version}, made ${this.maker}`, age(task.created_at, ' ago'))));
     this.body.hidden = !task.body;
     put(this.body, h('h3', null, 'Body'), h('div.md', { dir: 'auto' }, markdown(task.body)));
-    put(this.facts, this.claim(), this.deps(), this.below(), this.locks(), this.mail(), this.route(), this.packet());
+    put(this.facts, this.claim(), this.deps(), this.below(), this.locks(), this.stashes(), this.mail(), this.route(), this.packet());
   }
 
   /** Who made it, as far as the log reaches. */
@@ -143,8 +150,14 @@ class TaskPage {
   locks() {
     const { locks } = this.rail;
     if (!locks?.length) return null;
-    const waits = (id) => this.context.store.get('status')?.locks.find((lock) => lock.name === id)?.waiters ?? [];
-    return this.section('Path locks', null, locks.slice(0, NEAR).map((lock) => h('div.stuck-row', null, shape('lock'), h('span.mono.one', { title: lock.patterns.join(', ') }, lock.patterns.join(', ')), h('span.push.small.ink-3', null, waits(lock.id).length ? `${waits(lock.id).length} wait: ${waits(lock.id).join(', ')}` : 'nobody waits'))));
+    const waits = (id) => (this.context.store.get('status')?.locks.find((lock) => lock.name === id)?.waiters ?? []).map((each) => each.name);
+    return this.section('Path locks', null, locks.slice(0, NEAR).map((lock) => h('div.stuck-row', null, shape('lock'), h('span.mono.one', { title: lock.patterns.join(', ') }, lock.patterns.join(', ')), h('span.push.small.ink-3', null, waits(lock.id).length ? `${waits(lock.id).length} ${waits(lock.id).length === 1 ? 'waits' : 'wait'}: ${waits(lock.id).join(', ')}` : 'nobody waits'))));
+  }
+
+  stashes() {
+    const { stashes } = this.rail;
+    if (!stashes?.length) return null;
+    return this.section('Stashes of its trail', stashes.length, stashes.slice(0, NEAR).map((each) => h('div.stuck-row', null, h('a.mono.one', { href: this.context.href('state', 'stash', each.id) }, each.name), h('span.push.small.ink-3', null, `${each.stash_type}, v${each.version}`))));
   }
 
   mail() {
@@ -166,7 +179,7 @@ class TaskPage {
       out.hidden = false;
     } } }, 'Resume packet');
     const out = h('div.md', { hidden: true });
-    return h('div.section', null, h('div.line.links', null, show, h('a.link.small', { href: `${this.context.href('state')}?task=${encodeURIComponent(this.id)}` }, 'Stashes of its trail')), out);
+    return h('div.section', null, show, out);
   }
 
   async addNote(event) {

@@ -85,7 +85,7 @@ class Timeline {
     const x = scale(from, until, wide), now_ = x(end);
     const grid = ticks(from, until, Math.max(2, Math.floor(wide / 140)));
     const label = Number(this.span) <= 900 ? secondOf : Number(this.span) > 86_400 ? (time) => exact(time).slice(0, 6) : hourOf;
-    put(this.axis, grid.filter((time) => Math.abs(x(time) - now_) > 60).map((time) => svg('text.tick', { x: x(time), y: 22 }, label(time))),
+    put(this.axis, svg('pattern', { id: 'hatch', width: 6, height: 6, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' }, svg('path.hatch', { d: 'M0 0V6' })), grid.filter((time) => Math.abs(x(time) - now_) > 60).map((time) => svg('text.tick', { x: x(time), y: 22 }, label(time))),
       !this.until && [svg('rect.now-flag', { x: now_ - 44, y: 8, width: 44, height: 20, rx: 4 }), svg('text.now-words', { x: now_ - 22, y: 22 }, hourOf(end))]);
     const names = [...new Set([...status.agents.filter((agent) => !isPerson(agent)).map((agent) => agent.name), ...this.known.keys()])].sort().filter((name) => this.known.has(name) || status.agents.some((agent) => agent.name === name && agent.seen_at));
     const waits = lines(status.locks);
@@ -99,7 +99,7 @@ class Timeline {
     const agent = status.agents.find((each) => each.name === name), at = agent && standing(agent, status, now(), waits);
     const [names, picture] = element.children, words = names.lastChild;
     words.className = `small ${at?.trouble ? 'c-red strong' : 'ink-3'}`;
-    text(words, at ? (at.trouble && agent.task ? `ends in ${duration((Date.parse(agent.until) - now()) / 1000)}` : at.state === 'not_seen' && agent.seen_at ? `not seen ${duration((now() - Date.parse(agent.seen_at)) / 1000)}` : wordOf(at.state)) : '');
+    text(words, at ? (at.trouble && agent.task ? `ends in ${duration((Date.parse(agent.until) - now()) / 1000)}` : at.state === 'not_seen' && agent.seen_at ? `not seen ${duration((now() - Date.parse(agent.seen_at)) / 1000)}` : `${wordOf(at.state)}${at.since ? ` ${duration((now() - Date.parse(at.since)) / 1000)}${at.state === 'fenced' ? ' ago' : ''}` : ''}`) : '');
     const waited = waits.get(name), fenced = status.refusals.find((each) => each.actor === name && each.code === 'FENCED');
     const endless = status.locks.find((lock) => lock.holder === name && lock.until === null && !lock.task);
     const print = [this.loads, from, until, wide, waited?.place, fenced?.last, endless?.name, agent?.task, agent?.parked].join(' ');
