@@ -140,7 +140,7 @@ def for_tools(hint: str, offered: Collection[str] = ()) -> str:
         name = derived if derived in offered else op.route.mcp
         # No tool takes something from another agent, and the core profile has none for what an agent seldom needs.
         if not name or (name != derived and "force=True" in named):
-            return f"`{for_shell(call[0])}`"
+            return f"`{for_shell(call[0])}` (in a shell)"
         return " ".join([name, *_values(call[2]), *(each.replace("=True", "=true") for each in named)])
 
     hint = _LIST.sub(_field, _CALL.sub(tool, turn_for_tools(_otherwise(hint, TOOLS))))

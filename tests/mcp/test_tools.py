@@ -23,6 +23,7 @@ async def test_a_task_is_created_claimed_noted_and_finished(ws: holdfast.Workspa
             "title": "Fix the login page",
             "status": "open",
             "priority": 1,
+            "version": 1,
             "tags": ["web"],
         }
         claimed = (await agent.call("task_claim"))["task"]
@@ -125,7 +126,7 @@ async def test_lists_have_no_bodies_and_go_on_with_a_cursor(ws: holdfast.Workspa
     async with inside(ws) as agent:
         first = await agent.call("task_list")
         assert len(first["tasks"]) == 20
-        assert all(row.keys() == {"id", "title", "status", "priority"} for row in first["tasks"])
+        assert all(row.keys() == {"id", "title", "status", "priority", "version"} for row in first["tasks"])
         found, cursor = first["tasks"], first["cursor"]
         while cursor is not None:
             page = await agent.call("task_list", cursor=cursor)
@@ -438,6 +439,81 @@ async def test_a_paused_session_is_fenced_even_if_another_one_has_its_name(
             assert refused.details["holder"] == "ann"
         assert ws.tasks.get(task.id).status == "in_progress"
         await other.call("task_finish", id=task.id)
+
+
+@played
+async def test_a_session_hears_once_that_its_claim_expired(ws: holdfast.Workspace, clock: ManualClock) -> None:
+    lost, kept = ws.tasks.create("lost"), ws.tasks.create("kept")
+    async with inside(ws) as agent:
+        for task, ttl in ((lost, 60), (kept, 600)):
+            await agent.call("task_claim", id=task.id, ttl=ttl)
+        assert "lost" not in await agent.call("mail_inbox")
+        clock.advance(61)
+        told = await agent.call("task_list", mine=True)
+        assert [task["id"] for task in told["tasks"]] == [kept.id]
+        assert told["lost"] == [{"id": lost.id, "status": "open"}]
+        assert "lost" not in await agent.call("task_list", mine=True)
+        assert (await agent.refusal("task_finish", id=lost.id)).code == "FENCED", "it is told, and fenced all the same"
+        await agent.call("task_claim", id=lost.id, ttl=60)
+        clock.advance(61)
+        ws.using(actor="bob").tasks.claim(lost.id)
+        other = ws.tasks.create("other")
+        told = await agent.call("task_claim", id=other.id)
+        assert told["lost"] == [{"id": lost.id, "status": "in_progress", "holder": "bob"}]
+        clock.advance(3600)
+        ws.tasks.delete(other.id)
+        ws.tasks.purge(other.id)
+        assert [task["id"] for task in (await agent.call("mail_inbox"))["lost"]] == [kept.id], (
+            "what is gone is not told"
+        )
+
+
+@played
+async def test_a_claim_of_what_the_session_holds_renews_it(ws: holdfast.Workspace, clock: ManualClock) -> None:
+    task = ws.tasks.create("work")
+    async with inside(ws) as agent, inside(ws) as other:
+        first = (await agent.call("task_claim", id=task.id, ttl=60))["task"]
+        clock.advance(30)
+        again = (await agent.call("task_claim", id=task.id, ttl=90))["task"]
+        assert again["token"] == first["token"]
+        assert again["deadline"] > first["deadline"]
+        assert (await other.refusal("task_claim", id=task.id)).code == "ALREADY_CLAIMED", "another process of that name"
+
+
+@played
+async def test_the_version_that_an_update_expects_is_in_every_answer(ws: holdfast.Workspace) -> None:
+    async with inside(ws) as agent:
+        made = await agent.call("task_create", title="one")
+        [listed] = (await agent.call("task_list"))["tasks"]
+        assert made["version"] == listed["version"]
+        changed = await agent.call("task_update", id=made["id"], priority=0, expected=listed["version"])
+        assert changed["version"] > made["version"]
+        refused = await agent.refusal("task_update", id=made["id"], priority=1, expected=made["version"])
+        assert refused.code == "VERSION_MISMATCH"
+
+
+@played
+async def test_a_late_update_is_fenced_in_words_without_numbers(ws: holdfast.Workspace, clock: ManualClock) -> None:
+    task = ws.tasks.create("work")
+    async with inside(ws) as agent:
+        await agent.call("task_claim", id=task.id, ttl=60)
+        clock.advance(61)
+        ws.using(actor="bob").tasks.claim(task.id)
+        refused = await agent.refusal("task_update", id=task.id, note="late")
+        assert refused.code == "FENCED"
+        assert "bob holds the task now" in refused.content["message"]
+        assert "token" not in refused.content["message"] + refused.content["hint"]
+
+
+@played
+async def test_kinds_of_events_may_be_named_as_the_tools_are(ws: holdfast.Workspace) -> None:
+    async with inside(ws) as agent:
+        await agent.call("paths", action="lock", paths=["src/**"])
+        seen = await agent.call("watch", kinds=["paths", "locks", "claim", "mail"], since_revision=0, timeout=0)
+        assert [event["kind"] for event in seen["events"]] == ["path"]
+        assert (
+            "'colour' is not a kind" in (await agent.refusal("watch", kinds=["colour"], timeout=0)).content["message"]
+        )
 
 
 @played

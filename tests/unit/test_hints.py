@@ -48,7 +48,7 @@ TURN_CALL = re.compile(r"\bturnfile\.([A-Za-z_.]+)\(")
             'tasks.release("hf-1", force=True) takes it away',
             "holdfast release hf-1 --force takes it away",
             "POST /api/tasks/hf-1/release with force=true takes it away",
-            "`holdfast release hf-1 --force` takes it away",
+            "`holdfast release hf-1 --force` (in a shell) takes it away",
         ),
         ("pass skip_bad=True", "pass --skip-bad", "pass skip_bad=true", "pass skip_bad=true"),
         (

@@ -102,6 +102,7 @@ class MemoryTokens:
 
     def __init__(self) -> None:
         self._tokens: OrderedDict[Thing, int] = OrderedDict()
+        self._told: dict[Thing, int] = {}  # what the session has heard to be lost, with the token that it had
 
     def token(self, *thing: str) -> int | None:
         """The token by which a thing was taken; None if it was not, or long ago."""
@@ -112,11 +113,24 @@ class MemoryTokens:
         self._tokens.pop(thing, None)
         self._tokens[thing] = token
         if len(self._tokens) > REMEMBERED:
-            self._tokens.popitem(last=False)
+            self._told.pop(self._tokens.popitem(last=False)[0], None)
 
     def forget(self, *thing: str) -> None:
         """A thing is no longer held."""
         self._tokens.pop(thing, None)
+        self._told.pop(thing, None)
+
+    def believed(self, kind: str) -> dict[str, int]:
+        """The tokens of the things of a kind that the session believes to hold, by their names; the newest first."""
+        return {
+            thing[1]: token
+            for thing, token in reversed(self._tokens.items())
+            if thing[0] == kind and self._told.get(thing) != token
+        }
+
+    def tell(self, *thing: str) -> None:
+        """The session hears that a thing is lost; its token stays, so that late calls are fenced."""
+        self._told[thing] = self._tokens[thing]
 
 
 class FileTokens:

@@ -416,6 +416,7 @@ class Tasks(TaskSets[M]):
         cli="dep remove",
         help="Let a task wait for another no more.",
         examples=(example("holdfast dep remove hf-3m9x hf-7k2q", "holdfast dep add hf-3m9x hf-7k2q"),),
+        mcp="task_update remove_depends_on",
     )
     dependencies = read(
         _tree.dependencies,

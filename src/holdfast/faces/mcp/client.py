@@ -18,6 +18,7 @@ from holdfast.faces.mcp.tool import Caller
 from holdfast.operation import Async, Operation, operation_of
 from holdfast.schema import named_arguments
 from holdfast.types import Event, Op
+from holdfast.types.tasks import Task
 from holdfast.workspace.aio import while_serving
 from holdfast.workspace.tokens import MemoryTokens, holder_of, learn, lookup_of, with_token, without_numbers
 from holdfast.workspace.transaction import Root
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.aio import AsyncWorkspace
 
 
+_ASKED: Final = 20  # claims of a session that are looked at for losses
 _TAKE: Final = "acquire it with the tool lock, then read again what you are about to write"
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -115,6 +117,27 @@ class Session(Caller):
                 raise errors.Fenced(f"you do not hold the lock {lock}: {who}", hint=_TAKE, current=None)
             token = found.token
         return CheckedWorkspace(self, self._workspace.using(fence=(lock, token)))
+
+    async def txn(self, steps: list[Op], id: str, token: int | None) -> Any:
+        """Operations on a task in one transaction, by the token of the session's claim; returns the last result."""
+        try:
+            return (await self.ws.txn([], steps)).results[-1]
+        except errors.Fenced as error:
+            raise without_numbers(error, {}, self.actor, {"token": token}) from error
+
+    async def news(self) -> list[Task]:
+        """The tasks whose claims this session took and has lost since, each told once: nobody else tells a model."""
+        lost = []
+        for id, token in list(self.tokens.believed("task").items())[:_ASKED]:
+            try:
+                task = await self.ws.tasks.get(id, include_deleted=True)
+            except errors.TaskNotFound:  # purged
+                self.tokens.forget("task", id)
+                continue
+            if (task.claimed_by, task.token) != (self.actor, token):
+                self.tokens.tell("task", id)
+                lost.append(task)
+        return lost
 
     async def next_event(self, **given: Any) -> Event | None:
         """The first event of a watch, or None at its timeout."""

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Final, Literal
 
 from holdfast import errors
 from holdfast.faces.mcp.client import Session, as_step
-from holdfast.faces.mcp.tasks import LISTED, WHOLE, Cursor, check_limit, message, page, path_lock, row, task_show
+from holdfast.faces.mcp.tasks import LISTED, WHOLE, Cursor, check_limit, lost, message, page, path_lock, row, task_show
 from holdfast.faces.mcp.tool import LONGEST, brief, check_wait, filled, missing, parts_of, picked, when
 from holdfast.hints import for_tools
-from holdfast.types import Cell, Event, Grant
+from holdfast.types import EVENT_KINDS, Cell, Event, Grant
 from holdfast.wire import from_wire, wired
 
 CELLS_LISTED: Final = 100
@@ -49,7 +49,7 @@ async def cell_set(
     session: Session,
     run: str,
     cell: str,
-    value: Any,
+    value: Annotated[Any, "any JSON; an object whose only key begins with $ is sent with one more $"],
     expected: Annotated[int | None, "write only if it has this version; 0: only if there is none"] = None,
     ttl: Annotated[float | None, "seconds it lives; not with expected"] = None,
     lock: Annotated[str | None, "write only if you still hold this lock"] = None,
@@ -192,7 +192,7 @@ async def mail_inbox(
         found = await mail.thread(thread, limit, cursor or None)
         return page("messages", found, [message(each, WHOLE) for each in found])
     found = await mail.inbox(unread=not all, limit=limit, cursor=cursor or None)
-    return page("messages", found, [message(each) for each in found])
+    return page("messages", found, [message(each) for each in found]) | await lost(session)
 
 
 TIMEOUT: Final = 30.0
@@ -215,7 +215,7 @@ async def watch(
         raise errors.Invalid(f"timeout must be 0 to {MOST:.0f} seconds, not {timeout:g}", hint="watch again")
     if run is not None and id is None:
         raise errors.Invalid("run needs the id of a cell", hint="give id too")
-    kinds = kinds and ["message" if kind == "mail" else kind for kind in kinds]
+    kinds = kinds and [_kind(kind) for kind in kinds]
     wanted = filled(kinds=kinds, id=id if run is None else (run, id))
     now = await session.revision()
     after = now if since_revision is None else since_revision
@@ -224,6 +224,12 @@ async def watch(
         found = await _list(session, after, wanted)
     # If no wanted event came after `after`, what was there before the wait need not be looked at again.
     return {"events": [_shown(event) for event in found], "since_revision": found[-1].cursor if found else str(now)}
+
+
+def _kind(named: str) -> str:
+    """The kind of event that is meant: also by the name of a tool, or in the plural."""
+    kind = named.lower().removesuffix("s")
+    return {"mail": "message", "claim": "task"}.get(kind, kind if kind in EVENT_KINDS else named)
 
 
 async def _list(session: Session, after: int | str, wanted: dict[str, Any]) -> list[Event]:
@@ -275,4 +281,4 @@ async def _prime(session: Session) -> Any:
     except errors.InvalidHolder as error:  # a derived actor, which can hold nothing
         return content | {"hint": for_tools(error.hint)}
     claims = await session.ws.tasks.list(claimed_by=session.actor, limit=LISTED)
-    return content | {"claims": [row(task) for task in claims], "unread": unread}
+    return content | {"claims": [row(task) for task in claims], "unread": unread} | await lost(session)

@@ -62,7 +62,7 @@ async def task_list(
             limit=limit,
             cursor=cursor or None,
         )
-    return page("tasks", found, [row(task) for task in found])
+    return page("tasks", found, [row(task) for task in found]) | (await lost(session) if mine else {})
 
 
 async def task_show(session: Session, id: Id, whole: Annotated[bool, "nothing cut"] = False) -> Any:
@@ -83,8 +83,18 @@ async def task_claim(
     elif tags is not None:
         raise errors.Invalid("tags cannot be combined with id", hint="give either")
     else:
-        task = await session.ws.tasks.claim(id, can=can, ttl=ttl)
-    return {"task": None if task is None else held(task)}
+        task = await _claim(session, id, can, ttl)
+    return {"task": None if task is None else held(task)} | await lost(session)
+
+
+async def _claim(session: Session, id: str, can: list[str] | None, ttl: float | None) -> Task:
+    """Claim a task; one that this very session holds is renewed."""
+    try:
+        return await session.ws.tasks.claim(id, can=can, ttl=ttl)
+    except errors.AlreadyClaimed as error:
+        if error.details["holder"] != session.actor or session.tokens.token("task", id) is None:
+            raise
+        return await session.ws.tasks.heartbeat(id, ttl=ttl)
 
 
 async def task_update(
@@ -130,11 +140,10 @@ async def task_update(
         except errors.NotClaimOwner as error:
             error.hint = error.hint or "give what to change; with id alone, task_update only renews a claim of yours"
             raise
-    done = await session.ws.txn([], steps)
-    task: Task = done.results[-1]
+    task: Task = await session.txn(steps, id, token)
     if task.claimed_by is None:
         session.tokens.forget("task", id)
-    return row(task) | {"version": task.version}
+    return row(task)
 
 
 async def task_finish(
@@ -172,22 +181,27 @@ def page(name: str, found: Any, rows: list[Any]) -> dict[str, Any]:
 
 def row(task: Task) -> dict[str, Any]:
     """A task in a list."""
-    more = filled(holder=task.claimed_by, warnings=task.warnings or None)
+    more = filled(holder=task.claimed_by, version=task.version, warnings=task.warnings or None)
     return picked(task, "id", "title", "status", "priority", "tags") | more
+
+
+async def lost(session: Session) -> dict[str, Any]:
+    """What this session held and has lost since it was told last: it stops the work on that."""
+    return filled(
+        lost=tuple(picked(task, "id", "status") | filled(holder=task.claimed_by) for task in await session.news())
+    )
 
 
 def held(task: Task) -> dict[str, Any]:
     """A task that the caller holds: body, token and deadline."""
-    more = filled(body=cut(task.body, LONGEST), token=task.token, deadline=when(task.deadline), version=task.version)
+    more = filled(body=cut(task.body, LONGEST), token=task.token, deadline=when(task.deadline))
     return row(task) | more
 
 
 def resumed(found: Resume) -> dict[str, Any]:
     """A task with what belongs to it."""
     task = found.task
-    shown = filled(
-        type=task.type, body=task.body, parent_id=task.parent_id, deadline=when(task.deadline), version=task.version
-    )
+    shown = filled(type=task.type, body=task.body, parent_id=task.parent_id, deadline=when(task.deadline))
     return filled(
         task=row(task) | shown,
         last_holder=found.last_holder,
