@@ -102,7 +102,7 @@ class MemoryTokens:
 
     def __init__(self) -> None:
         self._tokens: OrderedDict[Thing, int] = OrderedDict()
-        self._told: dict[Thing, int] = {}  # what the session has heard to be lost, with the token that it had
+        self._told: dict[Thing, int] = {}  # what the session knows to be lost, with its old token
 
     def token(self, *thing: str) -> int | None:
         """The token by which a thing was taken; None if it was not, or long ago."""

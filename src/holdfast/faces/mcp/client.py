@@ -126,7 +126,7 @@ class Session(Caller):
             raise without_numbers(error, {}, self.actor, {"token": token}) from error
 
     async def news(self) -> list[Task]:
-        """The tasks whose claims this session took and has lost since, each told once: nobody else tells a model."""
+        """The tasks whose claims this session took and has lost since, each once; nobody else says so to a model."""
         lost = []
         for id, token in list(self.tokens.believed("task").items())[:_ASKED]:
             try:

@@ -186,7 +186,7 @@ def row(task: Task) -> dict[str, Any]:
 
 
 async def lost(session: Session) -> dict[str, Any]:
-    """What this session held and has lost since it was told last: it stops the work on that."""
+    """What this session held and has lost since it asked last, for it to stop that work."""
     return filled(
         lost=tuple(picked(task, "id", "status") | filled(holder=task.claimed_by) for task in await session.news())
     )
