@@ -260,14 +260,18 @@ def test_f13_a_lost_ledger_is_restored_and_no_command_sends_in_a_circle(turn: Cl
     assert "--missing" in turn("init").error["hint"]
 
 
-def test_f13_a_lost_mailbox_is_not_overwritten_in_its_last_copy_without_a_warning(turn: Cli, project: Path) -> None:
+def test_f13_a_lost_mailbox_comes_back_from_its_last_copy(turn: Cli, project: Path) -> None:
     turn("mail", "send", "--from", "ada", "--to", "bob", "--subject", "the only copy", "--body", "text")
     (project / "working-session" / "MAILBOX.md").unlink()
     made = turn("init", "--missing")
     [warning] = made.data["warnings"]
-    assert "MAILBOX.json still lists the old messages: copy it before" in warning
-    [problem] = [each for each in turn("check").data["problems"] if each["rule"] == "projection-stale"]
-    assert problem["message"].endswith("without what only MAILBOX.json has (messages: 1): copy it first")
+    assert "MAILBOX.json still has the old messages: `holdfast turn tidy` brings them back" in warning
+    [problem] = [each for each in turn("check").data["problems"] if each["rule"] == "only-projected"]
+    assert problem["message"].endswith("only this file has it; `holdfast turn tidy` brings it back")
+    turn("mail", "send", "--from", "ada", "--to", "bob", "--subject", "another")
+    turn("tidy", "--actor", "ada")
+    assert [each["fields"]["subject"] for each in turn("mail", "list").data] == ["another", "the only copy"]
+    assert turn("check").code == 0
 
 
 def test_f13_a_caller_who_is_too_deep_learns_where_the_session_is(
@@ -448,7 +452,7 @@ def test_f10_an_id_that_is_archived_is_never_given_again(turn: Cli, project: Pat
     assert turn("mail", "close", sent, "--actor", "ada").code == 0
     (project / "working-session" / "MAILBOX.md").unlink()
     answer = turn("init", "--missing")
-    assert "turn mail export" in answer.err
+    assert "turn tidy" in answer.err
     again = turn("mail", "send", "--from", "ada", "--to", "bob", "--subject", "y").data["id"]
     assert (sent[-3:], again[-3:]) == ("001", "002")
     reply = turn("mail", "reply", again, "--actor", "bob", "--body", "z").data["id"]

@@ -334,6 +334,39 @@ def test_f11_all_means_the_ledgers_agents_without_the_sender(session: Session) -
     check(session)
 
 
+def test_f11_all_together_with_names_means_everyone_once(session: Session) -> None:
+    one = Mail(session, "ada").send("all,bob", "to everybody")
+    two = Mail(session, "ada").send("bob, everyone, Maintainer", "and the maintainer")
+    assert [mail.message(session, each.id)["fields"]["to"] for each in (one, two)] == ["all", "all, Maintainer"]
+    assert unread(session) == {"bob": 2, "maintainer": 1}
+    assert [each["id"] for each in mail.messages(session, "bob", "unread")] == [two.id, one.id]
+    Mail(session, "bob").ack(one.id)
+    Mail(session, "bob").ack(two.id)
+    assert mail.message(session, one.id)["status"] == "acknowledged"
+    assert mail.message(session, two.id)["status"] == "unread"
+    Mail(session, "sam").ack(two.id)
+    assert mail.message(session, two.id)["status"] == "acknowledged"
+    check(session)
+
+
+@pytest.mark.parametrize("name", ["all", "Everyone"])
+def test_f11_nobody_is_named_all(session: Session, tmp_path: Path, name: str) -> None:
+    uses: list[Callable[[], object]] = [
+        lambda: Mail(session, name),
+        lambda: lock_request(session, ["WORKLOG.md"], name, "x"),
+        lambda: turnfile.init(Session(tmp_path / "new"), "kiln", [name]),
+        lambda: turnfile.init(Session(tmp_path / "new"), "kiln", ["ada"], name),
+        lambda: turnfile.tasks.claim(session, "T-1", name),
+        lambda: turnfile.tasks.signal(session, name, "bob", "notify"),
+        lambda: turnfile.tidy(session, name),
+    ]
+    for use in uses:
+        with pytest.raises(errors.InvalidName, match="is reserved"):
+            use()
+    session.write(lambda ledger: ledger.with_agent(name), "ada")
+    assert "reserved-name" in [problem.rule for problem in turnfile.check(session)]
+
+
 def test_f10_a_status_ahead_of_one_of_the_receivers_is_found_and_tidied(session: Session) -> None:
     sent = Mail(session, "ada").send("bob, cyd", "to two")
     Mail(session, "bob").ack(sent.id)

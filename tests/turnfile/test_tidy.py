@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import errors, turnfile
-from holdfast.turnfile import Session
-from holdfast.turnfile.locks import release
+from holdfast.turnfile import Session, files
+from holdfast.turnfile.locks import acquire, lock_request, release
 from holdfast.turnfile.mail import Mail
 from holdfast.turnfile.mailbox import parse
 from holdfast.turnfile.model import ARCHIVE, MAILBOX, QUESTIONS, TIDY_LOG, TURNFILE, WORKLOG
@@ -158,3 +158,53 @@ def test_f10_a_mailbox_without_sections_is_an_error_of_its_own_that_tidy_repairs
     assert turnfile.check(session) == []
     Mail(session, "ada").send("bob", "x")
     assert turnfile.check(session) == []
+
+
+def test_f10_who_tidies_after_somebody_else_reports_what_it_did_itself(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    for subject in ("one", "two"):
+        Mail(session, "ada").send("bob", subject)
+    path = Path(session.folder.path, MAILBOX)
+    path.write_text(path.read_text().replace("### MSG-20260612-002", "### MSG-20260612-001"))
+    lock = acquire(session, lock_request(session, [MAILBOX], "ada", "by hand", 100))
+    reports = []
+
+    def tidied_meanwhile(_: float) -> None:
+        reports.append(turnfile.tidy(session, "ada"))
+        Mail(session, "ada").send("bob", "three")  # takes the next id
+        release(session, lock.id, "ada")
+        path.write_text(path.read_text().replace("### MSG-20260612-004", "### MSG-20260612-001"))
+
+    reports.append(turnfile.tidy(session, "cyd", wait=turnfile.WaitPolicy(1, 3, tidied_meanwhile)))
+    told = ["; ".join(each.what for each in report.repairs if "is now" in each.what) for report in reports]
+    assert told[0].startswith("MSG-20260612-001 is now MSG-20260612-003")
+    assert told[1].startswith("MSG-20260612-001 is now MSG-20260612-005")
+    assert turnfile.check(session) == []
+
+    acquire(session, lock_request(session, [MAILBOX], "ada", "by hand", 100))
+    path.write_text(path.read_text().replace("| bob | 3 |", "| bob | 7 |"))
+
+    def mended_meanwhile(_: float) -> None:
+        turnfile.tidy(session, "ada")
+        release(session, session.read().turnfile.locks[0].id, "ada")
+
+    nothing = turnfile.tidy(session, "cyd", wait=turnfile.WaitPolicy(1, 3, mended_meanwhile))
+    assert (nothing.repairs, nothing.files) == ((), ())
+
+
+def test_f10_two_who_tidy_the_ledger_do_not_both_say_that_they_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = new_session(tmp_path)
+    path = Path(session.folder.path, TURNFILE)
+    path.write_text(path.read_text().replace('status: "idle"', 'status: "sleepy"', 1))
+    reports = []
+
+    def first(name: str) -> None:
+        if name == "file.locked":
+            monkeypatch.setattr(files, "hook", None)
+            path.write_text(path.read_text().replace('status: "sleepy"', 'status: "idle"'))
+
+    monkeypatch.setattr(files, "hook", first)
+    reports.append(turnfile.tidy(session, "ada"))
+    assert (reports[0].repairs, reports[0].files) == ((), ())

@@ -3,7 +3,8 @@
 The cards are in MAILBOX_ARCHIVE.md, word for word, in the order in which they were closed; the rows are in
 MAILBOX_CLOSED.md. When a file is full, the next number begins (`MAILBOX_ARCHIVE_2.md`), so a close costs the
 same however many came before. Nothing is ever removed from them: `find_card` and `find_row` look in all of them, and
-no id in them is given again. Called by `mail`, `repairs` and `escalation`.
+no id in them is given again. `lost` finds the messages that only the projection still has. Called by all that write
+the projection.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import Final
 from holdfast.turnfile.files import Folder, not_full, numbered
 from holdfast.turnfile.mailbox import parse
 from holdfast.turnfile.mailbox.cards import Card
-from holdfast.turnfile.mailbox.draft import CLOSED_HEAD
+from holdfast.turnfile.mailbox.draft import CLOSED_HEAD, used_ids
+from holdfast.turnfile.mailbox.lost import Message, lost_messages
 from holdfast.turnfile.mailbox.markdown import lines_of, newline_of, sections_of, table_in
-from holdfast.turnfile.model import ARCHIVE, CLOSED
+from holdfast.turnfile.mailbox.projection import message
+from holdfast.turnfile.model import ARCHIVE, CLOSED, PROJECTION
 
 _FULL: Final = 1024 * 1024
 _HEAD: Final = "# Mailbox Archive"
@@ -33,6 +36,22 @@ def shelves(folder: Folder) -> tuple[str, str]:
 def texts(folder: Folder, read: Read, *, but: str = "") -> list[str]:
     """The texts of all archives of the mailbox."""
     return [read(path) or "" for first in (ARCHIVE, CLOSED) for path in numbered(folder, first) if path != but]
+
+
+def with_ids(folder: Folder, read: Read) -> list[str]:
+    """The texts whose ids are never given again: all archives, and the projection, which may know a lost message."""
+    return [*texts(folder, read), read(PROJECTION) or ""]
+
+
+def lost(folder: Folder, mailbox: str | None, projected: str | None) -> list[Message]:
+    """The messages that only the projection has: not the mailbox, not under another id either, and no archive."""
+    box = parse(mailbox or "")
+    found = lost_messages(projected, box) if projected is not None else []
+    if not found:
+        return []
+    archived = {id for text in texts(folder, folder.read) for id in used_ids(text)}
+    there = [{**message(card), "id": None} for card in box.cards]
+    return [each for each in found if each.get("id") not in archived and {**each, "id": None} not in there]
 
 
 def find_card(folder: Folder, read: Read, id: str) -> Card | None:

@@ -217,13 +217,15 @@ def _ask_by_mail(session: Session, sender: str, question: Question, released: Lo
             mailbox = now[MAILBOX]
             if mailbox is None:
                 return None
-            used = archive.texts(session.folder, session.folder.read)  # whose ids are not given again
+            used = archive.with_ids(session.folder, session.folder.read)  # whose ids are not given again
             maintainers = ledger.turnfile.maintainers
             names = {"maintainers": maintainers, "everyone": ledger.turnfile.everyone}
             text, message = with_question(mailbox, question, sender, session.today(), *used, **names)
             if busy and text != mailbox:
                 return None
-            texts, _ = validate_edits({MAILBOX: text}, now, workspace, session.timestamp(), ledger.turnfile.everyone)
+            lost = archive.lost(session.folder, mailbox, now[PROJECTION])
+            everyone = ledger.turnfile.everyone
+            texts, _ = validate_edits({MAILBOX: text}, now, workspace, session.timestamp(), everyone, lost)
             if texts:
                 lock_id = rules.next_lock_id(sender, ledger.turnfile)
                 after, _ = after.with_agent(sender).with_completion_note(lock_id, sender, [MAILBOX])

@@ -18,6 +18,7 @@ from typing import Final
 from holdfast.errors import Invalid
 from holdfast.turnfile.mailbox import parse, projection
 from holdfast.turnfile.mailbox.cards import fold
+from holdfast.turnfile.mailbox.lost import Message
 from holdfast.turnfile.mailbox.projection import NOTHING
 from holdfast.turnfile.mailbox.rules import Breach, breaches, illegal_changes
 from holdfast.turnfile.model import MAILBOX, PROJECTION, Problem
@@ -25,11 +26,15 @@ from holdfast.turnfile.worklog import STATES, StatusLine, Worklog, idle_workers,
 
 
 def check(
-    texts: Mapping[str, str], before: Mapping[str, str] | None = None, everyone: Sequence[str] = ()
+    texts: Mapping[str, str],
+    before: Mapping[str, str] | None = None,
+    everyone: Sequence[str] = (),
+    lost: Sequence[Message] = (),
 ) -> list[Problem]:
     """The problems of these files, sorted; errors forbid a write, warnings do not.
 
-    `before` has the old texts, `everyone` is whom a message to `all` means.
+    `before` has the old texts, `everyone` is whom a message to `all` means, `lost` are the messages that only the
+    projection has, which may come back.
     """
     found: list[Problem] = []
     for path, text in texts.items():
@@ -41,13 +46,11 @@ def check(
                 found.append(Problem(path, 1, "error", "emptied", f"{path} is emptied: its history would be lost"))
         if posixpath.basename(path) == "MAILBOX.md":
             if before is not None and path in before:
-                found += _problems(path, illegal_changes(parse(before[path]), parse(text)))
+                found += _problems(path, illegal_changes(parse(before[path]), parse(text), lost))
             beside = path.removesuffix("md") + "json"
             if beside in texts and projection.is_stale(text, texts[beside]):
                 export = "turnfile.mail.export(mailbox, projection)"
                 message = f"it does not match {path}; {export} makes it again from {path}"
-                if more := projection.only_there(text, texts[beside]):
-                    message += f", without what only {beside} has (messages: {more}): copy it first"
                 found.append(Problem(beside, 1, "error", "projection-stale", message))
     return sorted(found)
 
@@ -160,15 +163,17 @@ def validate_edits(
     workspace: str,
     timestamp: str,
     everyone: Sequence[str] = (),
+    lost: Sequence[Message] = (),
 ) -> tuple[dict[str, str], list[Problem]]:
     """The files to write, including the projection if the mailbox changes; and the warnings.
 
-    `texts` has the current texts. Raises Invalid with `problems` if the edit makes a finding worse than it was. What
-    was wrong before and is no worse now refuses nothing: it is counted in a warning.
+    `texts` has the current texts, `lost` are the messages that only the projection has. Raises Invalid with `problems`
+    if the edit makes a finding worse than it was. What was wrong before and is no worse now refuses nothing: it is
+    counted in a warning.
     """
     changed = {path: text for path, text in edits.items() if text != texts.get(path)}
     there = {path: text for path, text in texts.items() if text is not None}
-    problems = check(changed, there, everyone)
+    problems = check(changed, there, everyone, lost)
     broken = [problem for problem in problems if problem.level == "error"]
     if broken:
         known = Counter(map(_identity, check({path: there[path] for path in changed if path in there}, None, everyone)))
@@ -176,7 +181,7 @@ def validate_edits(
             hint = "nothing was written; correct the edit and retry"
             raise _refusal(f"the edit would break {worse[0].file}", worse, hint)
     if MAILBOX in changed:
-        changed[PROJECTION] = render_projection(changed[MAILBOX], texts.get(PROJECTION), workspace, timestamp)
+        changed[PROJECTION] = render_projection(changed[MAILBOX], texts.get(PROJECTION), workspace, timestamp, lost)
     return changed, [*(problem for problem in problems if problem.level == "warning"), *_disorder(broken)]
 
 
@@ -209,6 +214,8 @@ def _refusal(words: str, problems: list[Problem], hint: str) -> Invalid:
     return Invalid(f"{words}: line {first.line}: {first.message}{more}", hint=hint, problems=problems, line=first.line)
 
 
-def render_projection(mailbox: str, previous: str | None, workspace: str, timestamp: str) -> str:
-    """The projection of a mailbox; the previous one unchanged if its content is the same."""
-    return projection.render(mailbox, f"{workspace}/{MAILBOX}", timestamp, previous)
+def render_projection(
+    mailbox: str, previous: str | None, workspace: str, timestamp: str, lost: Sequence[Message] = ()
+) -> str:
+    """The projection of a mailbox, with the lost messages; the previous one unchanged if its content is the same."""
+    return projection.render(mailbox, f"{workspace}/{MAILBOX}", timestamp, previous, lost)

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import Held, Invalid, NotFound, NotHolder
-from holdfast.turnfile import mailbox
+from holdfast.turnfile import archive, mailbox
 from holdfast.turnfile.escalation import escalate_lock, held_error
 from holdfast.turnfile.files import reach
 from holdfast.turnfile.invariants import check, render_projection
@@ -355,7 +355,9 @@ def unlock(session: Session, lock_id: str, holder: str) -> Completion:
         problems = [problem for problem in check(there, None, ledger.turnfile.everyone) if problem.file in files]
         texts: dict[str, str] = {}
         if MAILBOX in files and MAILBOX in there:
-            fresh = render_projection(there[MAILBOX], now[PROJECTION], session.workspace(ledger), session.timestamp())
+            gone = archive.lost(session.folder, there[MAILBOX], now[PROJECTION])
+            place = session.workspace(ledger)
+            fresh = render_projection(there[MAILBOX], now[PROJECTION], place, session.timestamp(), gone)
             if fresh != now[PROJECTION]:
                 texts[PROJECTION] = fresh
         broken = any(problem.level == "error" for problem in problems)
@@ -421,7 +423,8 @@ def override(session: Session, lock_id: str, reason: str, actor: str, *, take: b
         if (mail := now.get(MAILBOX)) is not None:
             texts[MAILBOX] = projection.refresh(mailbox.parse(mail), ledger.turnfile.everyone).text
             if PROJECTION in now:
-                texts[PROJECTION] = render_projection(texts[MAILBOX], now[PROJECTION], workspace, session.timestamp())
+                gone, at = archive.lost(session.folder, mail, now[PROJECTION]), session.timestamp()
+                texts[PROJECTION] = render_projection(texts[MAILBOX], now[PROJECTION], workspace, at, gone)
         lock_id = lock.id
         after = ledger.without_locks(lock_id)
         mine = None

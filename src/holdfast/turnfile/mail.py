@@ -21,7 +21,7 @@ from holdfast.turnfile.locks import WaitPolicy
 from holdfast.turnfile.mailbox import Mailbox, parse, projection, steps
 from holdfast.turnfile.mailbox.content import Payload
 from holdfast.turnfile.mailbox.draft import Draft, agent_name, compose
-from holdfast.turnfile.model import MAILBOX, Completion, Problem
+from holdfast.turnfile.model import MAILBOX, PROJECTION, Completion, Problem
 from holdfast.turnfile.session import Session, SessionLike, as_session
 from holdfast.turnfile.transactions import Transaction, transact
 
@@ -153,23 +153,26 @@ class Mail:
         return self._transact(f"{operation} {id}", body_)
 
     def _transact(self, reason: str, body: Change, *others: str, warnings: Sequence[Problem] = ()) -> MailResult:
-        completion = transact(
-            [MAILBOX, *others],
-            self.session.spelled(self.actor),
-            reason[:200],
-            body,
-            folder=self.session,
-            wait=self._wait,
-            under=self._under,
-            rehearse=True,
-        )
+        try:
+            completion = transact(
+                [MAILBOX, *others],
+                self.session.spelled(self.actor),
+                reason[:200],
+                body,
+                folder=self.session,
+                wait=self._wait,
+                under=self._under,
+                rehearse=True,
+            )
+        except MessageNotFound as error:
+            raise _only_projected(self.session, error.details["id"]) or error from error
         completion = _warned(completion, warnings)
         id, status = completion.result
         return MailResult(id, status, completion)
 
     def _archives(self) -> list[str]:
-        """The texts of the archives; ids that they use are never given again."""
-        return archive.texts(self.session.folder, self.session.text)
+        """The texts of the archives and of the projection; ids that they use are never given again."""
+        return archive.with_ids(self.session.folder, self.session.text)
 
     def _as(self, ledger: Ledger) -> steps.Actor:
         return steps.Actor(self.actor, self.session.today(), ledger.turnfile.maintainers, ledger.turnfile.everyone)
@@ -218,8 +221,17 @@ def message(folder: SessionLike, id: str) -> dict[str, Any]:
         return projection.message(card)
     row = projection.closed_row(box, id) or archive.find_row(session.folder, session.text, id)
     if row is None:
-        raise MessageNotFound(f"{id} is not in the mailbox", hint=_LIST, id=id)
+        raise _only_projected(session, id) or MessageNotFound(f"{id} is not in the mailbox", hint=_LIST, id=id)
     return {"id": id, "status": "closed", "fields": row}
+
+
+def _only_projected(session: Session, id: str) -> MessageNotFound | None:
+    """The error for a message whose card is lost, while the projection still has it; None for any other."""
+    texts = session.texts([MAILBOX, PROJECTION])
+    if all(each.get("id") != id for each in archive.lost(session.folder, texts[MAILBOX], texts[PROJECTION])):
+        return None
+    hint = "turnfile.tidy(session, actor) brings it back"
+    return MessageNotFound(f"{id} has no card in {MAILBOX}: {PROJECTION} alone has it", hint=hint, id=id)
 
 
 class PayloadState(msgspec.Struct, frozen=True):
@@ -282,7 +294,8 @@ def export(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> bo
     with folder.write_lock():
         files.recover(folder)
         previous = folder.read(name)
-        fresh = projection.render(text, source_file, Session(folder.path).timestamp(), previous)
+        lost = archive.lost(Folder(os.path.dirname(source)), text, previous)
+        fresh = projection.render(text, source_file, Session(folder.path).timestamp(), previous, lost)
         if fresh == previous:
             return False
         files.replace(folder, {name: fresh}, {name: previous})

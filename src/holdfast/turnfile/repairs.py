@@ -19,12 +19,13 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.turnfile import archive, report
-from holdfast.turnfile.ledger import Ledger
+from holdfast.turnfile.ledger import Ledger, check_name
 from holdfast.turnfile.ledger.correction import corrected
 from holdfast.turnfile.ledger.rules import is_stale
 from holdfast.turnfile.locks import WaitPolicy
 from holdfast.turnfile.mail import export
 from holdfast.turnfile.mailbox import projection
+from holdfast.turnfile.mailbox.draft import agent_name
 from holdfast.turnfile.mailbox.repair import repair
 from holdfast.turnfile.model import MAILBOX, PROJECTION, QUESTIONS, TIDY_LOG, TURNFILE, WORKLOG, Lock, Problem
 from holdfast.turnfile.session import Session
@@ -63,45 +64,63 @@ def tidy(
     wait: WaitPolicy | None = WaitPolicy(),  # noqa: B008 - frozen
 ) -> TidyResult:
     """Repair a session's files; with `dry_run`, only say what would be done. Raises Held or Escalated."""
+    agent_name(check_name("actor", actor), "actor")
     before = session.read()
-    after, notes = corrected(before)
-    repairs = [Repair(TURNFILE, *note) for note in notes]
-    if notes and not dry_run:
-        session.write(lambda ledger: corrected(ledger)[0], actor)
-    gone = {TURNFILE: _lost(before.text, [after.text])} if notes else {}
+    repairs, gone = _corrected(session, actor, dry_run)
+    written = [TURNFILE] if repairs else []
     shelf, _ = archive.shelves(session.folder)
     used = "\n".join(archive.texts(session.folder, session.text, but=shelf))
-    texts = _readable(session, shelf)
-    wanted, found = _repaired(texts, shelf, used, session.today(), after.turnfile.everyone)
-    repairs += found
-    written = [TURNFILE] if notes else []
-    if found or notes:
+    everyone = corrected(before)[0].turnfile.everyone
+    wanted, found = _repaired(session, _readable(session, shelf), shelf, used, everyone)
+
+    def body(edit: Transaction) -> list[Repair]:
+        """Repair what is there when the files are ours; somebody else may have tidied them since."""
+        now = {path: edit.read(path) for path in (*sources, TIDY_LOG)}
+        new, done = _repaired(session, now, shelf, used, edit.ledger.turnfile.everyone)
+        lost = {**gone, **{path: _lost(now[path] or "", _kept(path, new, shelf)) for path in new if path != shelf}}
+        for path, text in new.items():
+            edit.write(path, text)
+        if repairs or done:
+            edit.write(TIDY_LOG, (now[TIDY_LOG] or _LOG_HEAD) + _entry(session.today(), actor, [*repairs, *done], lost))
+        return done
+
+    if (found or repairs) and dry_run:
         written += [*wanted, TIDY_LOG]
-    if (found or notes) and not dry_run:
-
-        def body(edit: Transaction) -> None:
-            now = {path: edit.read(path) for path in (*sources, TIDY_LOG)}
-            new, done = _repaired(now, shelf, used, session.today(), edit.ledger.turnfile.everyone)
-            lost = {**gone, **{path: _lost(now[path] or "", _kept(path, new, shelf)) for path in new if path != shelf}}
-            for path, text in new.items():
-                edit.write(path, text)
-            shown = [*(one for one in repairs if one.file == TURNFILE), *done]
-            edit.write(TIDY_LOG, (now[TIDY_LOG] or _LOG_HEAD) + _entry(session.today(), actor, shown, lost))
-
+    elif found or repairs:
         sources = dict.fromkeys([*wanted, *([shelf] if MAILBOX in wanted else [])])
-        transact([*sources, TIDY_LOG], actor, "tidy", body, folder=session, wait=wait, rehearse=True)
+        done = transact([*sources, TIDY_LOG], actor, "tidy", body, folder=session, wait=wait, rehearse=True)
+        found, written = done.result, [*written, *done.files]
+    corrections = bool(repairs)
+    repairs += found
     if MAILBOX not in wanted and _is_stale(session):
-        repairs.append(Repair(PROJECTION, 1, f"made it again from {MAILBOX}"))
-        written.append(PROJECTION)
-        if not dry_run:
-            export(*(os.path.join(session.folder.path, path) for path in (MAILBOX, PROJECTION)))
+        export_it = [os.path.join(session.folder.path, path) for path in (MAILBOX, PROJECTION)]
+        if dry_run or export(*export_it):
+            repairs.append(Repair(PROJECTION, 1, f"made it again from {MAILBOX}"))
+            written.append(PROJECTION)
+    after = corrected(before)[0]
     guarded = session.guarded(after).intersection(wanted)
-    left = after.revision + bool(notes) + 2 * bool(guarded) if dry_run else None
+    left = after.revision + corrections + 2 * bool(guarded) if dry_run else None
     if aged := _aged(session, after, left, actor, lambda lock: before.line("locks", lock.id)):
         repairs += aged
         written += [TURNFILE, TIDY_LOG]
     problems = () if dry_run else tuple(report.check(session))
     return TidyResult(tuple(repairs), tuple(dict.fromkeys(written)), session.read().revision, problems)
+
+
+def _corrected(session: Session, actor: str, dry_run: bool) -> tuple[list[Repair], dict[str, list[str]]]:
+    """Correct the ledger; returns the repairs, and its lines that changed or went."""
+    notes: list[tuple[int, str]] = []
+    lost: list[str] = []
+
+    def change(ledger: Ledger) -> Ledger:
+        after, found = corrected(ledger)
+        notes[:], lost[:] = found, _lost(ledger.text, [after.text])
+        return after
+
+    change(session.read())
+    if notes and not dry_run:
+        session.write(change, actor)
+    return [Repair(TURNFILE, *note) for note in notes], {TURNFILE: lost} if notes else {}
 
 
 def _aged(
@@ -144,12 +163,14 @@ def _readable(session: Session, shelf: str) -> dict[str, str | None]:
 
 
 def _repaired(
-    texts: dict[str, str | None], shelf: str, used: str, today: str, everyone: tuple[str, ...]
+    session: Session, texts: dict[str, str | None], shelf: str, used: str, everyone: tuple[str, ...]
 ) -> tuple[dict[str, str], list[Repair]]:
     """The new texts of the files that need a repair, and the repairs.
 
     `shelf` is the archive that takes cards, `used` the text of the others, whose ids stay in use.
     """
+    mail = texts.get(MAILBOX)
+    lost = archive.lost(session.folder, mail, session.text(PROJECTION)) if mail is not None else []
     new: dict[str, str] = {}
     repairs: list[Repair] = []
     for path, text in texts.items():
@@ -158,7 +179,7 @@ def _repaired(
         plain = text.replace("\0", _NUL)
         done = [(plain[: plain.index(_NUL)].count("\n") + 1, "replaced NUL bytes")] if plain != text else []
         if path == MAILBOX:
-            mended = repair(plain, f"{used}\n{texts.get(shelf) or ''}", today, everyone)
+            mended = repair(plain, f"{used}\n{texts.get(shelf) or ''}", session.today(), everyone, lost)
             after, done = mended.text, [*done, *mended.done]
             for card in mended.archived:
                 new[shelf] = archive.with_card(new.get(shelf, texts.get(shelf)), card)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.errors import Invalid, NotFound, TooLarge
-from holdfast.turnfile import invariants, mailbox
+from holdfast.turnfile import archive, invariants, mailbox
 from holdfast.turnfile.ledger import Ledger, rules
 from holdfast.turnfile.ledger.rules import lint
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
@@ -118,6 +118,7 @@ def _problems(session: Session, texts: dict[str, str | None], unreadable: list[P
     if MAILBOX in there and texts.get(PROJECTION, "") is None:
         words = f"there is no {PROJECTION}; turnfile.restore(session) creates it"
         missing.append(Problem(PROJECTION, 1, "warning", "missing", words))
+    missing += _lost(session, there.get(MAILBOX), there.get(PROJECTION))
     # A stale lock is an error of the invariants and a warning of lint: report the error alone.
     found = [problem for problem in lint(there.get(TURNFILE, "")) if problem.rule not in ("lock-stale", "unreadable")]
     return sorted(
@@ -127,6 +128,14 @@ def _problems(session: Session, texts: dict[str, str | None], unreadable: list[P
             *(found if TURNFILE in there else []),
         ]
     )
+
+
+def _lost(session: Session, mail: str | None, projected: str | None) -> Iterator[Problem]:
+    """The messages that the projection alone still has; without a mailbox another rule says so."""
+    for each in archive.lost(session.folder, mail, projected) if mail is not None else ():
+        id = each.get("id") or "a message"
+        words = f"{id} has no card in {MAILBOX}, only this file has it; turnfile.tidy(session, actor) brings it back"
+        yield Problem(PROJECTION, 1, "error", "only-projected", words)
 
 
 def _everyone(session: Session, text: str | None) -> tuple[str, ...]:

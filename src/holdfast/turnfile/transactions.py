@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import FileChanged, Held, HoldfastError, Invalid, NotHolder
+from holdfast.turnfile import archive
 from holdfast.turnfile.escalation import escalate_edit
 from holdfast.turnfile.files import reach
 from holdfast.turnfile.invariants import validate_edits
@@ -141,7 +142,9 @@ class Transaction:
         """The files to write, and the warnings; what a rehearsal on the same texts found still holds."""
         asked = (dict(self._edits), now, workspace, everyone)
         if self._checked is None or self._checked[0] != asked:
-            self._checked = (asked, validate_edits(self._edits, now, workspace, self.session.timestamp(), everyone))
+            lost = archive.lost(self.session.folder, now[MAILBOX], now[PROJECTION]) if MAILBOX in self._edits else ()
+            timestamp = self.session.timestamp()
+            self._checked = (asked, validate_edits(self._edits, now, workspace, timestamp, everyone, lost))
         texts, warnings = self._checked[1]
         return dict(texts), warnings
 

@@ -16,7 +16,7 @@ from typing import Final, get_args
 
 from holdfast.errors import Invalid
 from holdfast.turnfile import model
-from holdfast.turnfile.ledger import Ledger, read
+from holdfast.turnfile.ledger import EVERYBODY, Ledger, read
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.model import FOLDER, TURNFILE, UNASSIGNED, Level, Lock, Problem, Task, Turnfile, next_number
 
@@ -226,6 +226,9 @@ def _registry(ledger: Ledger) -> Iterator[_Found]:
 def _agents(ledger: Ledger) -> Iterator[_Found]:
     tasks = {task.id for task in ledger.turnfile.tasks}
     for agent in ledger.turnfile.agents:
+        if agent.id.casefold() in EVERYBODY:
+            words = f"{agent.id} cannot be the name of an agent: a message to {agent.id} is to every agent"
+            yield ledger.line("agents", agent.id), "warning", "reserved-name", words
         if agent.current_task is not None and agent.current_task not in tasks:
             line = ledger.line("agents", agent.id, "current_task")
             yield line, "error", "unknown-task", f"{agent.id} works on {agent.current_task!r}, which is not a task"

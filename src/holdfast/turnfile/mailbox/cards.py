@@ -125,10 +125,17 @@ class Card(msgspec.Struct, frozen=True):
         return self.content.receivers
 
     def addressees(self, everyone: Sequence[str] = ()) -> tuple[str, ...]:
-        """The receivers; for `all`, everyone but the sender, if they are known."""
-        if fold(self.receiver) in ALL and everyone:
-            return tuple(name for name in everyone if fold(name) != fold(self.sender))
-        return self.receivers
+        """The receivers, each once; in place of `all` everyone but the sender, if they are known."""
+        if len(self.receivers) == 1 and not self.is_to_all:
+            return self.receivers
+        others = [name for name in everyone if fold(name) != fold(self.sender)]
+        names = (others if fold(name) in ALL and everyone else [name] for name in self.receivers)
+        return tuple({fold(name): name for part in names for name in part}.values())
+
+    @property
+    def is_to_all(self) -> bool:
+        """Whether `all` is among its receivers."""
+        return any(fold(name) in ALL for name in self.receivers)
 
     def states(self, everyone: Sequence[str] = ()) -> dict[str, str]:
         """The status for each receiver: of several, what their own Ack lines say.

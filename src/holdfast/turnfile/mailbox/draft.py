@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, get_args
 
 import msgspec
 
 from holdfast import errors
 from holdfast.turnfile.mailbox import Mailbox, insert_card, parse
-from holdfast.turnfile.mailbox.cards import DECISIONS, ID, Card, fold, ids_in, numbers_of
+from holdfast.turnfile.mailbox.cards import ALL, DECISIONS, ID, Card, fold, ids_in, numbers_of
 from holdfast.turnfile.mailbox.content import Dialect, Payload, field_text
+from holdfast.turnfile.mailbox.lost import ids_of
 from holdfast.turnfile.mailbox.markdown import key_of, unclosed, values_of
 from holdfast.turnfile.mailbox.projection import refresh
 from holdfast.turnfile.model import Priority, next_number
 
 MAINTAINER: Final = "Maintainer"
+RECEIVER: Final = "receiver"
 MAX_LINE: Final = 500
 CLOSED_HEAD: Final = "# Closed messages"  # of a file of rows that left the closed summary
 # Line breaks of any kind, lone surrogates, and characters that change the direction of the text.
@@ -51,14 +53,16 @@ class Draft(msgspec.Struct, frozen=True):
 def next_id(date: str, text: str, *others: str) -> str:
     """The next id of a date (`2026-06-12`): the highest in use in the mailbox or a card of the others, plus one."""
     day = check_date(date).replace("-", "")
-    archived = (id for other in others if f"MSG-{day}-" in other for id in _used_ids(other))
+    archived = (id for other in others if f"MSG-{day}-" in other for id in used_ids(other))
     here = (id for id in parse(text).ids if id.startswith(f"MSG-{day}-"))
     taken = numbers_of([*here, *archived]).get(day, ())
     return f"MSG-{day}-{next_number(taken):03d}"
 
 
-def _used_ids(text: str) -> Iterator[str]:
-    """The ids of an archive: of cards, or of rows of the closed summary."""
+def used_ids(text: str) -> Iterable[str]:
+    """The ids in an archive of cards or of rows of the closed summary, or in a projection."""
+    if text.startswith("{"):
+        return ids_of(text)
     if not text.startswith(CLOSED_HEAD):
         return ids_in(text)
     rows = (values_of(line) for line in text.splitlines() if line.startswith("|"))
@@ -70,11 +74,11 @@ def compose(
 ) -> tuple[str, str]:
     """Add a new unread card, and refresh snapshot and queue; returns the mailbox and the card's id.
 
-    `others` are further texts with cards, such as the archive; `maintainers` are the maintainers' names besides
+    `others` are further texts with ids, such as the archive; `maintainers` are the maintainers' names besides
     `Maintainer`, `everyone` is whom `all` means. Raises Invalid for contents that would not be parsed back the same.
     """
     box = parse(text)
-    draft = _checked(box, draft, maintainers)
+    draft = _checked(box, draft, maintainers, everyone)
     id = next_id(draft.date, text, *others)
     dialect = _dialect(box)
     fields = _fields(draft, id, dialect)
@@ -134,6 +138,9 @@ def agent_name(name: str, what: str) -> str:
     if re.search(r"[|,*<>`→]|->", name) or len(name) > 80:
         hint = "use at most 80 characters, none of | , * < > ` and no arrow"
         raise errors.InvalidName(f"{name!r} is not a valid name ({what})", hint=hint)
+    if fold(name) in ALL and what != RECEIVER:
+        hint = f"use another name; {' and '.join(ALL)} mean every agent"
+        raise errors.InvalidName(f"{name!r} is reserved ({what})", hint=hint)
     return name
 
 
@@ -146,8 +153,11 @@ def spelled(box: Mailbox, name: str, maintainers: Sequence[str] = ()) -> str:
     return next((known[one] for one in names if known.get(one)), name)
 
 
-def _checked(box: Mailbox, draft: Draft, maintainers: Sequence[str]) -> Draft:
-    receivers = [spelled(box, agent_name(name, "receiver"), maintainers) for name in draft.receiver.split(",")]
+def _checked(box: Mailbox, draft: Draft, maintainers: Sequence[str], everyone: Sequence[str]) -> Draft:
+    receivers = [spelled(box, agent_name(name, RECEIVER), maintainers) for name in draft.receiver.split(",")]
+    if any(fold(name) in ALL for name in receivers):  # which means everyone of them already
+        others = {*map(fold, everyone), *ALL}
+        receivers = ["all", *(name for name in receivers if fold(name) not in others)]
     priority = one_line(draft.priority, "priority").upper()
     if priority not in PRIORITIES:
         hint = f"priorities are {', '.join(PRIORITIES)}"

@@ -17,6 +17,7 @@ import msgspec
 from holdfast.turnfile.mailbox import Mailbox, insert_row, parse
 from holdfast.turnfile.mailbox.cards import ALL, OPEN, Card, fold, order_of
 from holdfast.turnfile.mailbox.content import ARROW, Content, status_word
+from holdfast.turnfile.mailbox.lost import LOST, Message, still_lost
 from holdfast.turnfile.mailbox.markdown import Edit, Row, Table, fill, row_text
 
 NOTHING: Final = ("none", "", "-", "—", "n/a")
@@ -238,9 +239,21 @@ def project(box: Mailbox) -> dict[str, Any]:
     return found
 
 
-def render(mailbox_text: str, source_file: str, generated_at: str, previous: str | None = None) -> str:
-    """The text of MAILBOX.json; `previous`, the old text, is returned if its content is the same."""
-    parts = _parts(parse(mailbox_text))
+def render(
+    mailbox_text: str,
+    source_file: str,
+    generated_at: str,
+    previous: str | None = None,
+    lost: Sequence[Message] = (),
+) -> str:
+    """The text of MAILBOX.json; `previous`, the old text, is returned if its content is the same.
+
+    `lost` are messages that only the old text has: those that are not in the mailbox now are kept apart.
+    """
+    box = parse(mailbox_text)
+    parts = _parts(box)
+    if left := still_lost(lost, box):
+        parts[LOST] = left
     old = _members(previous) if previous is not None else None
     if previous is not None and old is not None and _same(old.get("source_file"), source_file) and _agree(old, parts):
         return previous
@@ -251,6 +264,8 @@ def render(mailbox_text: str, source_file: str, generated_at: str, previous: str
 def is_stale(mailbox_text: str, projection_text: str) -> bool:
     """Whether a projection differs from its mailbox, or cannot be parsed."""
     old = _members(projection_text)
+    if old is not None:
+        old.pop(LOST, None)
     return old is None or not _agree(old, _parts(parse(mailbox_text)))
 
 
@@ -305,13 +320,6 @@ def _same(raw: msgspec.Raw | None, value: str) -> bool:
 
 def _decoded(raw: msgspec.Raw | bytes) -> Any:
     return msgspec.json.decode(raw)
-
-
-def only_there(mailbox_text: str, projection_text: str) -> int:
-    """How many messages a projection has that its mailbox lacks."""
-    messages = (_decode(projection_text) or {}).get("active_messages")
-    listed = {each.get("id") for each in messages if isinstance(each, dict)} if isinstance(messages, list) else set()
-    return len(listed - {card.id for card in parse(mailbox_text).cards})
 
 
 def message(card: Card) -> dict[str, Any]:
@@ -382,11 +390,3 @@ def _named(columns: tuple[str, ...], values: tuple[str, ...]) -> dict[str, str]:
     if len(named) < min(len(columns), len(values)):
         named = dict(reversed([*zip(columns, values, strict=False)]))
     return named
-
-
-def _decode(text: str) -> dict[str, Any] | None:
-    try:
-        said = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
-    return said if isinstance(said, dict) else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -18,10 +19,12 @@ import msgspec
 from holdfast.turnfile.mailbox import Mailbox, insert_card, insert_row, parse, remove_card, set_field
 from holdfast.turnfile.mailbox.cards import ID, OPEN, TERMINAL, Card, ids_in, is_known, numbers_of
 from holdfast.turnfile.mailbox.content import status_word
+from holdfast.turnfile.mailbox.draft import others_unchanged
+from holdfast.turnfile.mailbox.lost import Message, card_text
 from holdfast.turnfile.mailbox.markdown import Edit, Line, Table, fill, row_text, table_in
 from holdfast.turnfile.mailbox.projection import column, refresh, with_table
 from holdfast.turnfile.mailbox.rules import CLOSED_COLUMNS, UNIQUE_FIELDS, has_rationale, needs_paraphrase
-from holdfast.turnfile.model import next_number
+from holdfast.turnfile.model import PROJECTION, next_number
 
 _ACTIVE: Final = "## Active Messages (Newest First)"
 _UNKNOWN: Final = "unknown"
@@ -67,11 +70,15 @@ class _Repair:
         self.edit([_cut(self.box, card)])
 
 
-def repair(text: str, archive: str, today: str, everyone: Sequence[str] = ()) -> Repaired:
-    """Repair a mailbox. `archive` is the text of the archive, whose ids stay in use; `today` dates what has no date."""
+def repair(text: str, archive: str, today: str, everyone: Sequence[str] = (), lost: Sequence[Message] = ()) -> Repaired:
+    """Repair a mailbox.
+
+    `archive` is the text of the archive, whose ids stay in use; `today` dates what has no date; `lost` are the messages
+    that only the projection has.
+    """
     work = _Repair(text, archive, today, everyone)
     steps: tuple[Callable[[_Repair], None], ...] = (
-        *(_sections, _repeated, _outside, _copies, _ids, _fields, _paraphrases),
+        *(_sections, partial(_lost, messages=lost), _repeated, _outside, _copies, _ids, _fields, _paraphrases),
         *(_terminal, _reopened, _closed_rows, _order, _sections, _tables),  # the last card of v0 may have gone
     )
     for step in steps:
@@ -97,6 +104,19 @@ def _sections(work: _Repair) -> None:
         if after is not work.box:
             work.note(1, f"added the table of the section {after.sections[key].heading.text.strip('# ')}")
             work.box = after
+
+
+def _lost(work: _Repair, messages: Sequence[Message]) -> None:
+    """Bring back the messages of which no card is left; what cannot become a card stays where it is."""
+    for message in messages:
+        for quoted in (False, True):
+            text = card_text(message, work.box.newline, quoted=quoted)
+            id = str(message.get("id"))
+            after = work.box.edited([insert_card(work.box, id, text)]) if text is not None else work.box
+            if after.find(id) is not None and others_unchanged(work.box, after, id):
+                work.note(1, f"brought back {id} from {PROJECTION}")
+                work.box = after
+                break
 
 
 def _repeated(work: _Repair) -> None:

@@ -25,6 +25,7 @@ from holdfast.turnfile.mailbox.cards import (
     order_of,
 )
 from holdfast.turnfile.mailbox.content import Content, status_word
+from holdfast.turnfile.mailbox.lost import Message
 from holdfast.turnfile.mailbox.markdown import Row, Table, unclosed
 from holdfast.turnfile.mailbox.projection import (
     ALIASES,
@@ -68,9 +69,13 @@ def breaches(box: Mailbox, everyone: Sequence[str] = ()) -> Iterator[Breach]:
         yield line.number, "warning", "fence-open", "this code fence or comment is never closed"
 
 
-def illegal_changes(before: Mailbox, after: Mailbox) -> Iterator[Breach]:
-    """Problems of a change: a new message whose id is not the highest of its day, or an open message that is lost."""
+def illegal_changes(before: Mailbox, after: Mailbox, lost: Sequence[Message] = ()) -> Iterator[Breach]:
+    """Problems of a change: a new message whose id is not the highest of its day, or an open message that is lost.
+
+    Messages that were lost before may come back.
+    """
     old = {card.id for card in (*before.cards, *before.outside)} | _closed_ids(before)
+    old |= {str(each.get("id")) for each in lost}
     now = {card.id for card in after.cards} | _closed_ids(after) | {card.get("formerly") for card in after.cards}
     used = numbers_of(before.ids if any(card.id not in old for card in after.cards) else ())
     for card in after.cards:

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.turnfile.mailbox import Mailbox, add_entry, insert_row, parse, remove_card, set_field
-from holdfast.turnfile.mailbox.cards import ALL, OPEN, TERMINAL, Card, fold, is_known, least_of
+from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL, Card, fold, is_known, least_of
 from holdfast.turnfile.mailbox.draft import Draft, check_date, compose, one_line, others_unchanged, spelled
 from holdfast.turnfile.mailbox.markdown import Edit, row_text
 from holdfast.turnfile.mailbox.projection import column, refresh, with_table
@@ -182,7 +182,7 @@ def _statuses(card: Card, actor: Actor | None) -> set[str]:
 
 
 def _is_to_all(card: Card, actor: Actor) -> bool:
-    return fold(card.receiver) in ALL and not actor.among([card.sender])
+    return card.is_to_all and not actor.among([card.sender])
 
 
 def _may_close(card: Card, actor: Actor, disposition: str) -> None:

@@ -148,9 +148,8 @@ def _restore(session: Session, given: dict[str, Any], files: turnfile.Session) -
         raise Usage("--missing takes project and agents from the ledger", hint="give no other option than --dir")
     made, warnings = turnfile.restore(files), list[str]()
     if MAILBOX in made and PROJECTION not in made:
-        export = "turnfile.mail.export(mailbox, projection)"
-        lost = f"{MAILBOX} is new and empty; {PROJECTION} still lists the old messages"
-        warnings = [f"{lost}: copy it before {export} or the next message replaces it"]
+        lost = f"{MAILBOX} is new and empty, and {PROJECTION} still has the old messages"
+        warnings = [f"{lost}: turnfile.tidy(session, actor) brings them back"]
     data = {"folder": files.folder.path, "files": made, "revision": files.read().revision}
     data["warnings"] = print_warnings(session, warnings)
     session.out.say(data, *(printable(f"created {path}") for path in made), *([] if made else ["no file is missing"]))
