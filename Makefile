@@ -10,9 +10,10 @@ ARGS        ?=
 BIN      := .venv/bin
 READY    := .venv/.ready
 COMPILED := .venv/.compiled
+TOOLS    := .venv/tools/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test web check fix bench peers screenshots teeth sim faults clients long house clean
+.PHONY: help setup run demo test web check fix bench peers screenshots teeth sim faults clients long house dist smoke clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -76,6 +77,12 @@ long: $(READY) ## What is too long for `test`: every kind, and the figures of a 
 house: $(READY) ## Print the figures of the source: modules, lines, importers, layers, what one claim walks through
 	@$(BIN)/python -m tests.architecture.house
 
+dist: $(READY) $(TOOLS) ## Build the wheel and the source archive twice, compare and check them, and leave them in dist/
+	@$(BIN)/python -m tests.release.dist
+
+smoke: $(READY) ## Install the wheel of dist/ into clean environments and try each face and extra (ARGS="server mcp" picks some)
+	@$(BIN)/python -m tests.release.smoke $(ARGS)
+
 clean: ## Remove caches and build output; keeps .venv
 	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .teeth .long $(COMPILED)
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
@@ -95,4 +102,10 @@ $(READY): pyproject.toml constraints.txt
 	@echo "installing into .venv"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@$(BIN)/python -m compileall -q src # an editable install does not, and a call would compile what it loads
+	@touch $@
+
+# What only a release needs, apart from the rest: pip-audit brings a pip of its own.
+$(TOOLS): tests/release/tools.txt
+	@$(PYTHON) -m venv .venv/tools
+	@.venv/tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/release/tools.txt
 	@touch $@

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.aio import AsyncWorkspace
     from holdfast.workspace.transaction import Transaction
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"  # the one place: pyproject.toml reads it
 
 __all__ = [
     "AsyncRemoteWorkspace",

@@ -20,7 +20,8 @@ from holdfast import errors
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.store import APPLICATION_ID
 
-# Until the first release the schema files are rewritten in place, and this number says which ones made a store.
+# Until 0.2, the first release, the schema files were rewritten in place, and this number said which ones made a store.
+# Since then both are frozen: a file of a released version never changes (tests/stores), what is new has a new number.
 LAYOUT = 12
 SCHEMA_FOLDER = os.path.join(os.path.dirname(__file__), "schema")
 
@@ -88,10 +89,15 @@ def schema_of(connection: apsw.Connection) -> int:
             "the file is a SQLite database, but not a Holdfast workspace", hint="choose another folder"
         )
     layout = connection.pragma("user_version")
-    if layout != LAYOUT:
+    if layout < LAYOUT:
         raise errors.Unsupported(
-            f"another development version made this store: its layout is {layout}, not {LAYOUT}",
-            hint="export its tasks and stashes with that version, and import them into a new workspace",
+            f"a version before 0.2 made this store (layout {layout}, not {LAYOUT}): it cannot be upgraded",
+            hint="export its tasks and stashes with the version that made it, and import them into a new workspace",
+        )
+    if layout > LAYOUT:
+        raise errors.Behind(
+            f"a newer version made this store: its layout is {layout}, this program knows {LAYOUT}",
+            hint="upgrade holdfast",
         )
     row = connection.execute("SELECT schema, oldest_reader FROM meta").fetchone()
     if row is None or not all(isinstance(number, int) for number in row):

@@ -55,6 +55,13 @@ def schema_of(path: str | os.PathLike[str]) -> tuple[int, int]:
     return maintenance.schema_of(Path(path))
 
 
+def newest_schema() -> int:
+    """The newest schema that this program knows."""
+    from holdfast.kernel import migrations
+
+    return migrations.known()
+
+
 def restore(
     backup: str | os.PathLike[str],
     path: str | os.PathLike[str],

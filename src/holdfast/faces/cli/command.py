@@ -59,7 +59,7 @@ _MODULES: Final = {
     "agents": ("setup", "guard", "prime"),
     "cycle": ("cycle export", "cycle import", "cycle old-keys", "cycle show", "cycle validate"),
     "demo": ("bench", "demo"),
-    "doctor": ("doctor",),
+    "doctor": ("doctor", "version"),
     "edit": ("create", "edit"),
     "fleet": ("activity", "board", "graph", "status", "timeline"),
     "lists": ("list", "ready"),

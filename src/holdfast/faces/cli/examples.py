@@ -188,6 +188,7 @@ EXAMPLES: Final[dict[str, tuple[str | Example, ...]]] = {
     "share off": (example("holdfast share off", "holdfast share on"),),
     "share status": (example("holdfast share status", "holdfast share on"),),
     "upgrade": ("holdfast upgrade",),
+    "version": ("holdfast version", "holdfast version --json"),
     "replicate": ("holdfast replicate 'postgresql://db.example.com/fleet?workspace=team-a' --create",),
     "detach": ("holdfast detach",),
     "serve": (

@@ -72,7 +72,8 @@ _DIRECT: Final = {
         "mcp",
         "prime",
     ),
-    *("prime", "replicate", "restore", "run", "schema", "serve", "setup", "token", "turn", "upgrade", "watch", "where"),
+    *("prime", "replicate", "restore", "run", "schema", "serve", "setup", "token", "turn", "upgrade", "version"),
+    *("watch", "where"),
 }
 _READERS: Final = {"next", "prime"}  # they read the tasks that came with the repository, if there are new ones
 _ASKS: Final = {"add", "create", "new", "q"}  # they may have a question for the person at the terminal

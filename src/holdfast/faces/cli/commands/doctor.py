@@ -1,6 +1,7 @@
-"""`holdfast doctor`: what is wrong with a workspace, and what to do about it. It changes nothing.
+"""`holdfast doctor`: what is wrong with a workspace, and what to do about it; `holdfast version`: what runs here.
 
-Each finding has a level: ok, note (worth knowing), bad (exit code 1). Its advice never destroys anything.
+Neither changes anything. Each finding has a level: ok, note (worth knowing), bad (exit code 1). Its advice never
+destroys anything.
 """
 
 from __future__ import annotations
@@ -67,6 +68,60 @@ def _lines(findings: list[Finding]) -> Iterator[str]:
             yield f"{'':20}{printable(each.todo)}"
 
 
+class Versions(msgspec.Struct, frozen=True):
+    """What runs here: programs, the newest schema it knows, and the extras whose packages are all installed."""
+
+    holdfast: str
+    python: str
+    sqlite: str
+    apsw: str
+    schema: int
+    extras: list[str]
+
+
+@command("version", more="`holdfast --version` prints the first line alone.")
+def version(session: Session, given: dict[str, Any]) -> int:
+    """Print the versions of what runs here, the newest schema, and the extras that are installed."""
+    now = versions()
+    session.out.say(
+        now,
+        f"holdfast {now.holdfast}",
+        f"Python {now.python}, SQLite {now.sqlite}, apsw {now.apsw}",
+        f"schema {now.schema}; extras: {', '.join(now.extras) or 'none'}",
+    )
+    return 0
+
+
+def versions() -> Versions:
+    """Return the versions of this process."""
+    from holdfast import __version__
+    from holdfast.workspace.admin import newest_schema
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    sqlite, wrapper = apsw.sqlite_lib_version(), apsw.apsw_version()
+    return Versions(__version__, python, sqlite, wrapper, newest_schema(), _extras())
+
+
+def _extras() -> list[str]:
+    """The extras of the installed package, without that for its development, whose packages are all there."""
+    import re
+    from importlib import metadata
+
+    def plain(name: str) -> str:
+        return re.sub(r"[-_.]+", "-", name).lower()
+
+    try:
+        lines = metadata.requires("holdfast") or []
+    except metadata.PackageNotFoundError:
+        return []  # run from a source tree: nothing was installed with it
+    needed: dict[str, set[str]] = {}
+    for line in lines:
+        if found := re.fullmatch(r"([\w.-]+).*\bextra == [\"']([\w-]+)[\"'].*", line):
+            needed.setdefault(found[2], set()).add(plain(found[1]))
+    installed = {plain(each.metadata["Name"]) for each in metadata.distributions()}
+    return sorted(extra for extra, names in needed.items() if extra != "dev" and names <= installed)
+
+
 def _looked(session: Session, look: Callable[[Session], Iterator[Found]]) -> Iterator[Finding]:
     about = look.__name__.strip("_")
     try:
@@ -105,10 +160,8 @@ def _actor(session: Session) -> Iterator[Found]:
 
 
 def _versions(session: Session) -> Iterator[Found]:
-    from holdfast import __version__
-
-    python = ".".join(map(str, sys.version_info[:3]))
-    yield "ok", f"holdfast {__version__}, Python {python}, SQLite {apsw.sqlite_lib_version()}"
+    now = versions()
+    yield "ok", f"holdfast {now.holdfast}, Python {now.python}, SQLite {now.sqlite}"
 
 
 def _permissions(session: Session) -> Iterator[Found]:
