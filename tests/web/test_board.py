@@ -202,6 +202,29 @@ def test_w4_every_step_by_keys_alone(site: Site, maya: Person) -> None:
         column = after
 
 
+def test_w4_w15_the_keys_follow_a_card_to_its_new_column(site: Site, maya: Person) -> None:
+    id = make(site, "followed")
+    maya.open("board")
+    expect(card(maya, id, "open")).to_be_visible()
+    press = maya.page.keyboard.press
+    while maya.page.evaluate("document.activeElement.dataset.id") != id:
+        press("j")
+    for key, verb, after in (
+        ("c", "Claim", "in_progress"),
+        ("r", "", "open"),
+        ("c", "Claim", "in_progress"),
+        ("d", "", "closed"),
+    ):
+        press(key)
+        if verb:
+            maya.sees("dialog h2", verb)
+            press("Enter")
+            expect(maya.find("dialog")).to_have_count(0)
+        expect(card(maya, id, after)).to_be_focused()
+    press("Enter")
+    expect(maya.page.locator("h1")).to_have_text("followed")
+
+
 def test_w4_reviews_are_approved_and_rejected_on_their_cards(site: Site, maya: Person) -> None:
     first, second = make(site, "good work", "zoe"), make(site, "bad work", "zoe")
     zoe = site.by("zoe")

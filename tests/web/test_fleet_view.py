@@ -58,6 +58,23 @@ def test_w3_what_needs_me_is_done_from_its_row(maya: Person, site: Site) -> None
     assert ws.tasks.get(shown.id).status == "closed"
 
 
+def test_w3_w15_the_keys_go_on_where_a_row_was_that_is_done(maya: Person, site: Site) -> None:
+    page = maya.open("fleet")
+    rows, press = page.get_by_role("table", name="Needs you").locator("tbody tr"), page.keyboard.press
+    expect(rows.nth(2)).to_be_visible()
+    before = rows.evaluate_all("rows => rows.map(row => row.dataset.need)")
+    while "approve" not in page.evaluate("document.activeElement.textContent") or page.evaluate(
+        "!document.activeElement.dataset.need"
+    ):
+        press("j")
+    at = page.evaluate("document.activeElement.sectionRowIndex")
+    press("a")
+    expect(rows).to_have_count(len(before) - 1)
+    press("j")
+    expect(rows.nth(at)).to_be_focused()
+    assert rows.nth(at).get_attribute("data-need") == before[at + 1]
+
+
 def test_w3_a_claim_shows_up_by_itself_and_the_count_with_it(maya: Person, site: Site) -> None:
     page = maya.open("fleet")
     ready = page.locator(".count-box").first.locator("b")

@@ -61,6 +61,13 @@ def test_w14_nodes_of_a_layout_do_not_overlap_and_edges_lead_to_the_right(module
     assert found["height"] >= max(node["y"] for node in nodes.values()) + 58
 
 
+def test_w14_a_tree_is_read_from_its_top_left_and_each_task_has_a_place_of_its_own(module: Any) -> None:
+    call = "m.treeLayout(a.nodes, a.edges).nodes.map((n) => [n.id, n.layer, n.y])"
+    found = module("layout.js", call, graph("ab", "ac", "cd", "ce", "xy"))
+    rows = {id: (layer, y / 72) for id, layer, y in found}
+    assert rows == {"a": (0, 0), "b": (1, 0), "c": (1, 1), "d": (2, 1), "e": (2, 2), "x": (0, 3), "y": (1, 3)}
+
+
 def test_w14_a_folded_subtree_is_one_node_with_the_edges_of_all(module: Any) -> None:
     given = graph("ab", "bc", "cd", "be") | {"parent": [["b", "p"], ["c", "p"], ["e", "b"]]}
     given["nodes"].append({"id": "p"})

@@ -120,6 +120,7 @@ def test_w8_a_person_writes_and_finds(site: Site, maya: Person) -> None:
     maya.open("mail")
     expect(maya.find(".thread-row").first).to_be_visible()
     maya.page.keyboard.press("w")
+    expect(maya.page.get_by_label("To")).to_have_value("")  # nobody is written to by mistake
     maya.page.get_by_label("To").select_option("ada")
     maya.page.get_by_label("Subject", exact=True).fill("About the lexer")
     maya.page.get_by_label("Text, Markdown").fill("Keep it small.")
@@ -218,6 +219,9 @@ def test_w10_stashes_have_their_trails_versions_and_diffs(site: Site, maya: Pers
     expect(entry).to_contain_text("v1")
     entry.click()
     maya.sees("pre.code", '"depth": 3')
+    maya.page.keyboard.press("d")
+    maya.sees(".state-detail", "There is one version")
+    maya.page.keyboard.press("v")
     ben.stashes.set_value(stash.id, {"depth": 4, "names": ["a", "b"]}, expected=1)
     maya.sees("pre.code", '"depth": 4')
     expect(maya.page.get_by_role("link", name="limits")).to_contain_text("v2")

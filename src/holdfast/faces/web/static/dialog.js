@@ -47,7 +47,7 @@ export function ask({ title, text, verb, force = false, as = '', field = null, f
 function input({ value = '', area = false, required = false, options = null, type = 'text', placeholder = '' }) {
   if (options) {
     const pairs = options.map((each) => (Array.isArray(each) ? each : [each, each]));
-    return h('select', null, pairs.map(([one, words]) => h('option', { value: one, selected: one === value }, words)));
+    return h('select', { required }, pairs.map(([one, words]) => h('option', { value: one, selected: one === value }, words)));
   }
   return h(area ? 'textarea' : 'input', { value, required, placeholder, ...(area ? { rows: 6 } : { type, autocomplete: 'off' }) });
 }

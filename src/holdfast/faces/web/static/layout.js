@@ -66,6 +66,24 @@ export function layers(nodes, edges) {
   return layer;
 }
 
+/** A tree, as layout() gives it: a node stands level with the first of those below it, which stand in a column. */
+export function treeLayout(nodes, edges, size = NODE) {
+  const below = new Map(nodes.map((node) => [node.id, []])), tops = new Set(below.keys()), at = new Map();
+  const across = size.width + size.across, down = size.height + size.down;
+  for (const { from, to } of edges) { below.get(from).push(to); tops.delete(to); }
+  let row = 0, layers = 0;
+  const walk = (id, layer) => {
+    at.set(id, { id, layer, x: layer * across, y: row * down });
+    layers = Math.max(layers, layer + 1);
+    for (const each of below.get(id)) walk(each, layer + 1);
+    if (!below.get(id).length) row += 1;
+  };
+  for (const id of tops) walk(id, 0);
+  const y = new Map([...at.values()].map((place) => [place.id, place.y]));
+  const lines = edges.map((edge) => ({ ...edge, path: path([edge.from, edge.to], at.get(edge.from).layer, y, size) }));
+  return { nodes: nodes.map((node) => at.get(node.id)), edges: lines, width: Math.max(0, layers * across - size.across), height: Math.max(0, row * down - size.down), layers };
+}
+
 /** {nodes: [{id, x, y, layer}], edges: [{from, to, path, ...}], width, height, layers: count}. Edges lead from -> to. */
 export function layout(nodes, edges, size = NODE) {
   const layer = layers(nodes, edges);

@@ -2,13 +2,16 @@
 
 import { h, put } from './dom.js';
 
+const places = new WeakMap(); // root -> where the focus was, for a row that is gone by the next key
+
 /** Keys of a list: j and k move the focus from row to row, Enter opens the row's link, `a` does its first act. */
 export function listKeys(root, selector, event) {
   const rows = [...root.querySelectorAll(selector)].filter((row) => row.offsetParent !== null);
   const at = rows.findIndex((row) => row.contains(document.activeElement));
   if (event.key === 'j' || event.key === 'k') {
-    const next = rows[at < 0 ? 0 : Math.min(rows.length - 1, Math.max(0, at + (event.key === 'j' ? 1 : -1)))];
+    const next = rows[at < 0 ? Math.min(rows.length - 1, places.get(root) ?? 0) : Math.min(rows.length - 1, Math.max(0, at + (event.key === 'j' ? 1 : -1)))];
     next?.focus();
+    places.set(root, rows.indexOf(next));
     next?.scrollIntoView({ block: 'nearest' });
     return true;
   }

@@ -1,8 +1,8 @@
 // Which column a card can go to, what that does, and how it is asked for. Pure but for the calls that a move makes.
 
-import { seg } from './api.js';
+import { explain, seg } from './api.js';
 import { ask } from './dialog.js';
-import { hourOf, now } from './format.js';
+import { duration, hourOf, now } from './format.js';
 
 const TTL = 1800; // seconds of a claim from the board
 const as = (context) => `${context.session.name}, ${context.session.role}`;
@@ -49,6 +49,12 @@ export async function move(context, card, from, to) {
     if (value === undefined) return undefined;
   }
   return context.api.post(`/tasks/${seg(card.id)}/${found.op}`, found.body(typeof value === 'string' ? value : ''));
+}
+
+/** Why a card was not moved to a column of this name. */
+export function whyNot(error, { holder, until }, name) {
+  if (error.status !== 403 || !holder) return explain(error);
+  return `${holder} holds it${until ? ` for ${duration((Date.parse(until) - now()) / 1000)} more` : ''}. Only the holder moves it to ${name}.`;
 }
 
 /** Take a task from its holder, with a reason. */

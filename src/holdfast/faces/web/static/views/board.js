@@ -3,10 +3,10 @@
 import { explain } from '../api.js';
 import { ask, notice } from '../dialog.js';
 import { clip, h, keyed, put, text } from '../dom.js';
-import { age, duration, now, number, timeLeft } from '../format.js';
+import { age, now, number, timeLeft } from '../format.js';
 import { inLine, lines } from '../agents.js';
 import { listKeys } from '../lists.js';
-import { force, move, moveOf, targetsOf } from '../moves.js';
+import { force, move, moveOf, targetsOf, whyNot } from '../moves.js';
 import { COLOURS, shape, wordOf } from '../shapes.js';
 import { paced } from '../store.js';
 
@@ -125,6 +125,7 @@ class Board {
 
   draw() {
     if (this.drag) return; // cards stay where they are while one is on its way
+    const held = document.activeElement.closest('.card');
     const counts = this.counts(), tags = new Set(), status = this.context.store.get('status'), waits = lines(status?.locks ?? []), of = ([name, , groups]) => groups.reduce((sum, group) => sum + counts[group], 0);
     text(this.total, `${number(COLUMNS.reduce((sum, column) => sum + of(column), 0))} tasks`);
     for (const column of COLUMNS) {
@@ -142,6 +143,7 @@ class Board {
       const rest = Math.max(0, counts[group.name] - group.cards.length);
       group.more.hidden = !group.cursor; text(group.more, rest ? `${number(rest)} more` : 'more');
     }
+    if (held && !held.isConnected) this.focus(held.dataset.id); // the keys follow a card to its new column
     this.tag.fill([...tags].sort()); this.holder.fill((status?.agents ?? []).map((agent) => agent.name));
   }
 
@@ -202,16 +204,13 @@ class Board {
   async go(card, from, to) {
     this.letGo();
     this.refusals.delete(card.id);
-    try { await move(this.context, card, from, to); } catch (error) { this.refusals.set(card.id, { words: this.why(error, card, to), error }); }
+    try { await move(this.context, card, from, to); } catch (error) { this.refusals.set(card.id, { words: whyNot(error, card, NAMES[to]), error }); }
     this.loading.ask();
     this.draw();
-    this.element.querySelector(`[data-id="${CSS.escape(card.id)}"]`)?.focus();
+    this.focus(card.id);
   }
 
-  why(error, card, to) {
-    if (error.status === 403 && card.holder) return `${card.holder} holds it${card.until ? ` for ${duration((Date.parse(card.until) - now()) / 1000)} more` : ''}. Only the holder moves it to ${NAMES[to]}.`;
-    return explain(error);
-  }
+  focus(id) { this.element.querySelector(`[data-id="${CSS.escape(id)}"]`)?.focus(); }
 
   async menu(card, from) {
     const to = await ask({ title: `Move ${card.id}?`, text: clip(card.title, 200), verb: 'Move', field: { label: 'To', options: targetsOf(from).map((name) => [name, NAMES[name]]), value: targetsOf(from)[0] }, act: (given) => given });

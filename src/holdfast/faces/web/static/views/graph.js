@@ -4,14 +4,14 @@ import { explain, seg } from '../api.js';
 import { clip, h, keyed, put, svg, text } from '../dom.js';
 import { attempt } from '../acts.js';
 import { listKeys, segments } from '../lists.js';
-import { fold, layout, NODE } from '../layout.js';
+import { fold, layout, NODE, treeLayout } from '../layout.js';
 import { COLOURS, glyph, shape, wordOf } from '../shapes.js';
 import { paced } from '../store.js';
 
 const MOST = 1000; // nodes drawn at once
 const AUTO = 90; // more open tasks than that: begin below the tree that has most of them
 const ZOOM = [0.1, 2.5];
-const LEGIBLE = 0.7; // on a narrow screen the picture begins at its left edge, where it can be read
+const LEGIBLE = 0.7; // a tree, and any picture on a narrow screen, begins at its left edge, where it can be read
 const LEGEND = ['ready', 'held', 'parked', 'review', 'blocked', 'waiting'];
 
 /** The state of shapes.js of a node. */
@@ -88,7 +88,7 @@ class Graph {
     const print = JSON.stringify([folded.nodes.map((node) => node.id), folded.edges]);
     if (print !== this.print) { // else it only changed its states: everything stays where it is
       this.print = print;
-      this.size = layout(folded.nodes, folded.edges);
+      this.size = (tree ? treeLayout : layout)(folded.nodes, folded.edges);
       put(this.heads, Array.from({ length: this.size.layers }, (_, n) => svg('text.depth', { x: n * (NODE.width + NODE.across), y: -14 }, `depth ${n}`)));
       this.path = null;
     }
@@ -104,7 +104,7 @@ class Graph {
     keyed(this.boxes, items, (each) => each.place.id, (each) => this.node(each));
     this.head(graph, drawn, cut);
     this.drawRail(graph);
-    if (fit) this.fit(this.canvas.clientWidth < 600 ? LEGIBLE : ZOOM[0]); else this.move();
+    if (fit) this.fit(tree || this.canvas.clientWidth < 600 ? LEGIBLE : ZOOM[0]); else this.move();
   }
 
   node({ place: { id, x, y }, node, hidden, folds, critical }) {

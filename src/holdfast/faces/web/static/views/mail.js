@@ -15,6 +15,7 @@ const BOXES = [['to', 'to me'], ['all', 'all'], ['sent', 'sent'], ['closed', 'cl
 const TYPES = ['notify', 'request', 'decision-required', 'objection', 'handoff-ready'];
 const STATUS = { unread: 'mail', acknowledged: 'closed', actioned: 'closed', blocked: 'blocked', closed: 'closed' };
 const PAGE = 50;
+const everybody = (name) => (name === '*' ? 'everybody' : name);
 const words = (type) => type.replaceAll('-', ' ');
 
 class Mail {
@@ -69,7 +70,7 @@ class Mail {
     this.boxes.draw(BOXES.filter(([box]) => this.me || !['to', 'sent'].includes(box)), this.box);
     this.more.hidden = !this.cursor;
     keyed(this.list, this.threads.map((each) => ({ ...each, open: each.thread === this.open || each.first.id === this.open })), (each) => each.thread, (each) => {
-      const { first } = each, to = first.to.filter((name) => name !== this.me);
+      const { first } = each, to = first.to.filter((name) => name !== this.me).map(everybody);
       return h('a.thread-row', { role: 'listitem', href: this.context.href('mail', each.thread), 'aria-current': each.open ? 'true' : null, class: `${each.open ? 'selected' : ''}${each.unread ? ' unread' : ''}`, data: { thread: each.thread } },
         h('div.line', null, h('span.dot', each.wants ? { role: 'img', 'aria-label': 'wants an answer', class: 'on' } : null), h('b.one', null, clip(`${first.sender}${to.length ? ` → ${to.slice(0, 3).join(', ')}${to.length > 3 ? ' …' : ''}` : ''}`, 80)), h('span.ink-3.small', null, each.messages ?? ''), h('span.push.small.ink-3', null, age(each.last_at))),
         h('div.subject.one', null, clip(first.subject)), h('div.one.small.ink-3', null, h('span', { class: first.type === 'objection' ? 'c-amber' : each.wants ? 'c-accent strong' : 'ink-2' }, words(first.type)), ' ', clip(first.body, 120)));
@@ -97,7 +98,7 @@ class Mail {
   drawThread(first, task, steps) {
     const { context } = this, parts = [];
     for (const message of this.messages) {
-      parts.push(h('article.letter', { data: { message: message.id } }, h('div.line', null, h('span.initial', { 'aria-hidden': 'true' }, message.sender.charAt(0).toUpperCase()), h('b', null, message.sender), h('span.small.ink-3.one', null, `to ${clip(message.to.join(', '), 80)}`), h('span.chip', null, message.answers ? 'reply' : words(message.type)), h('span.push.small.ink-3', { title: exact(message.sent_at) }, age(message.sent_at, ' ago'), `, ${hourOf(message.sent_at)}`)),
+      parts.push(h('article.letter', { data: { message: message.id } }, h('div.line', null, h('span.initial', { 'aria-hidden': 'true' }, message.sender.charAt(0).toUpperCase()), h('b', null, message.sender), h('span.small.ink-3.one', null, `to ${clip(message.to.map(everybody).join(', '), 80)}`), h('span.chip', null, message.answers ? 'reply' : words(message.type)), h('span.push.small.ink-3', { title: exact(message.sent_at) }, age(message.sent_at, ' ago'), `, ${hourOf(message.sent_at)}`)),
         h('div.md.text', null, message.body ? markdown(message.body) : h('span.ink-3', null, 'no text'))));
       for (const step of steps.filter((each) => each.message === message.id && each.op !== 'send')) parts.push(h('div.letter-step', null, shape(STATUS[step.status] ?? 'closed', 12), h('b', null, step.agent), `${step.op === 'ack' ? 'acknowledged' : step.op} it`, step.note && h('span.text', null, '“', inline(clip(step.note, 300)), '”'), h('span.push', null, age(step.at, ' ago'), `, ${hourOf(step.at)}`)));
     }
@@ -141,7 +142,7 @@ class Mail {
   async write() {
     const names = (await agentNames(this.context)).filter((name) => name !== this.me);
     return ask({ title: 'New message', verb: 'Send', as: `${this.me}, ${this.context.session.role}`,
-      fields: [{ name: 'to', label: 'To', options: [['*', 'everybody'], ...names] }, { name: 'subject', label: 'Subject', required: true }, { name: 'body', label: 'Text, Markdown', area: true }, { name: 'type', label: 'Type', options: TYPES, value: 'notify' }],
+      fields: [{ name: 'to', label: 'To', options: [['', 'choose'], ['*', 'everybody'], ...names], required: true }, { name: 'subject', label: 'Subject', required: true }, { name: 'body', label: 'Text, Markdown', area: true }, { name: 'type', label: 'Type', options: TYPES, value: 'notify' }],
       act: async ({ to, ...rest }) => { const sent = await this.context.api.post('/mail', { to: [to], ...rest, ack: rest.type !== 'notify' }); this.context.go('mail', sent.thread); } });
   }
 }

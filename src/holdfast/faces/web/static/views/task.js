@@ -122,7 +122,7 @@ class TaskPage {
     if (task.claimed_by) return this.section('Claim', null, h('div.line.claim-left', null, timeLeft(task.claimed_at, task.deadline, { wide: 176 }), task.deadline && h('span.small.ink-3', null, `of ${duration((Date.parse(task.deadline) - Date.parse(task.claimed_at)) / 1000)}`)),
       h('p.small.ink-2', null, `${task.claimed_by}, since ${hourOf(task.claimed_at)}`, task.deadline ? `, ends ${hourOf(task.deadline)}` : ', parked', seen && [', seen ', age(seen, ' ago')]));
     if (task.status !== 'open' || !rail.reasons) return null;
-    return this.section(rail.reasons.ready ? 'Ready' : 'Not ready', null, rail.reasons.reasons.slice(0, 6).map((reason) => h('p.small.ink-2', { title: exact(now()) }, clip(reason.text))));
+    return this.section(rail.reasons.ready ? 'Ready' : 'Not ready', null, rail.reasons.ready && h('p.small.ink-2', null, task.assigned_to ? `For ${task.assigned_to}.` : 'Nobody has it.'), rail.reasons.reasons.slice(0, 6).map((reason) => h('p.small.ink-2', { title: exact(now()) }, clip(reason.text))));
   }
 
   near(id) {
