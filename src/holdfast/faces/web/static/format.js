@@ -20,6 +20,7 @@ export function duration(seconds) {
   return `${Math.floor(s / 86400)} d`;
 }
 
+const FULL = 1800_000; // milliseconds that fill a bar: what a claim lasts unless something else is said
 const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
 const seconds = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' });
 const grouped = new Intl.NumberFormat('en-US');
@@ -68,7 +69,7 @@ function tickBar(element) {
     text(words, 'no end');
     return;
   }
-  const end = Date.parse(until), start = since ? Date.parse(since) : end - 1800_000;
+  const end = Date.parse(until), start = Math.max(since ? Date.parse(since) : 0, end - FULL); // a claim that is renewed for hours is not nearly over
   const left = (end - now()) / 1000;
   const share = Math.min(1, Math.max(0, (left * 1000) / Math.max(1, end - start)));
   bar.firstElementChild.style.setProperty('width', `${(share * 100).toFixed(1)}%`);
