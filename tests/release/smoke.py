@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import holdfast
+from holdfast.faces.cli.commands.doctor import DEVELOPMENT
 from tests.journal import ROOT
 from tests.release.dist import DIST
 from tests.worlds import nats, postgres
@@ -225,7 +226,7 @@ TRIALS: Final[Mapping[str, Callable[[Place], list[str]]]] = {
 def extras() -> list[str]:
     """The extras that users install, and nothing: the base."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return ["", *(name for name in project["optional-dependencies"] if name != "dev")]
+    return ["", *(name for name in project["optional-dependencies"] if name not in DEVELOPMENT)]
 
 
 def main(chosen: list[str]) -> None:

@@ -68,6 +68,9 @@ def _lines(findings: list[Finding]) -> Iterator[str]:
             yield f"{'':20}{printable(each.todo)}"
 
 
+DEVELOPMENT: Final = ("dev", "peers")  # extras that are not for users
+
+
 class Versions(msgspec.Struct, frozen=True):
     """What runs here: programs, the newest schema it knows, and the extras whose packages are all installed."""
 
@@ -103,7 +106,7 @@ def versions() -> Versions:
 
 
 def _extras() -> list[str]:
-    """The extras of the installed package, without that for its development, whose packages are all there."""
+    """The extras of the installed package whose packages are all there."""
     import re
     from importlib import metadata
 
@@ -119,7 +122,7 @@ def _extras() -> list[str]:
         if found := re.fullmatch(r"([\w.-]+).*\bextra == [\"']([\w-]+)[\"'].*", line):
             needed.setdefault(found[2], set()).add(plain(found[1]))
     installed = {plain(each.metadata["Name"]) for each in metadata.distributions()}
-    return sorted(extra for extra, names in needed.items() if extra != "dev" and names <= installed)
+    return sorted(extra for extra, names in needed.items() if extra not in DEVELOPMENT and names <= installed)
 
 
 def _looked(session: Session, look: Callable[[Session], Iterator[Found]]) -> Iterator[Finding]:
