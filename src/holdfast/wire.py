@@ -8,7 +8,6 @@ gets one more `$`. Times are RFC 3339. Arguments come from the path, the query a
 from __future__ import annotations
 
 import binascii
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -32,6 +31,7 @@ PASSING_KEY: Final = "key=passing"  # another: the key is the client's own, and 
 PYTHON_HINTS: Final = "hints=python"  # a preference of our own clients: hints name calls, and not addresses
 _STRING: Final = rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?'  # of JSON; the last may lack its end
 _PLAIN: Final = frozenset((str, int, bool, type(None), datetime))  # what JSON, or its encoder, carries as it is
+_INFINITE: Final = float("inf")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -96,7 +96,7 @@ def _wrap(item: Any) -> Any:
         return [value if type(value) in _PLAIN else _wrap(value) for value in item]
     if kind is bytes:
         return {"$bytes": binascii.b2a_base64(item, newline=False).decode()}
-    if kind is float and not math.isfinite(item):
+    if kind is float and not -_INFINITE < item < _INFINITE:  # nor NaN
         raise errors.InvalidValue(f"{item!r} is not a number that JSON has")
     return item
 

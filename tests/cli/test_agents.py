@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +64,14 @@ def test_prime_tells_claims_unread_mail_and_ready_tasks(made: Cli) -> None:
     facts = made("prime", "--actor", "a", "--json").data
     assert [each["id"] for each in facts["claims"]] == [mine]
     assert made("prime").out.count("You have no name yet") == 1
+
+
+def test_i22_prime_names_the_program_where_a_shell_does_not_find_it(made: Cli, tmp_path: Path) -> None:
+    program = str(Path(sys.executable).with_name("holdfast"))
+    missing = f"where these lines say holdfast, call {shlex.quote(program)}"
+    assert missing in made("prime", "--actor", "a", PATH="/usr/bin:/bin").out
+    (tmp_path / "holdfast").symlink_to(program)
+    assert missing not in made("prime", "--actor", "a", PATH=f"/usr/bin:{tmp_path}").out
 
 
 def test_prime_keeps_any_budget_and_uses_it(made: Cli) -> None:
@@ -240,6 +249,26 @@ def test_an_edit_hook_refuses_what_another_session_has_locked(made: Cli, reposit
         assert "somebody" in refused.err
     mine = made(*guard, stdin=edit(client, path, "two"), HOLDFAST_ACTOR="somebody")
     assert (mine.code, mine.err, mine.out in ("", "{}")) == (0, "", True)
+
+
+@pytest.mark.parametrize("told", ["", "null", "[]", '{"tool_input": 5}', '{"tool_input": {"file_path": ["src/x"]}}'])
+@pytest.mark.parametrize("client", ["claude", "codex", "cursor", "gemini"])
+def test_i22_an_edit_that_names_no_file_in_a_known_form_is_not_allowed(made: Cli, client: str, told: str) -> None:
+    refused = made("guard", "--hook", client, stdin=told)
+    assert (refused.code, refused.out) == (1, ""), "which the line of the hook takes for no decision"
+    assert "names no file to edit" in refused.err
+
+
+def test_i22_what_names_no_file_is_allowed_where_there_is_no_workspace(cli: Cli, project: Path) -> None:
+    assert cli("guard", "--hook", "claude", stdin="null") == (0, "", "")
+
+
+@pytest.mark.parametrize("name", ["a\nb.py", "x" * 600, "deep/er\x7f/a.py"])
+def test_i22_a_file_that_cannot_be_locked_is_guarded_by_the_lock_on_its_folder(made: Cli, name: str) -> None:
+    assert made("guard", f"src/x/{name}", "--actor", "b").code == 0
+    made("path", "lock", "src/x/**", "--actor", "a")
+    assert made("guard", f"src/x/{name}", "--actor", "b").code == 12
+    assert made("guard", f"src/y/{name}", "--actor", "b").code == 0
 
 
 @pytest.mark.parametrize("client", ["claude", "codex", "cursor", "gemini"])

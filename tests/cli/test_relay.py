@@ -386,7 +386,7 @@ def test_what_cannot_be_settled_is_an_unknown_outcome_with_its_key(
 ) -> None:
     wire.lost = True
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.workspace.open_workspace", _busy)
+        patch.setattr("holdfast.workspace.open_briefly", _busy)
         refused = made("create", "x", "--json")
     assert (refused.code, refused.error["code"]) == (16, "OUTCOME_UNKNOWN")
     key = re.search(r"--key (\w+)", refused.error["hint"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.errors import Invalid
 from holdfast.faces.cli.setup.hooks import (
     actor_of,
     answer,
@@ -31,6 +32,7 @@ PATCH = """*** Begin Patch
   *** Delete File: old name.py
 *** End Patch
 """
+PATCHED = ["src/a.py", "src/b.py", "/abs/new.py", "old name.py"]
 WRITE = {"file_path": "src/x.py", "content": "path"}
 
 
@@ -85,7 +87,8 @@ def test_i7_cursor_is_one_agent_even_where_it_runs_the_hooks_of_claude_code() ->
 def test_i7_a_payload_that_tells_nothing_names_nobody_and_no_file(client: str, payload: Any) -> None:
     assert session_of(client, payload) is None
     assert actor_of(client, payload, {}) is None
-    assert paths_of(client, payload) == []
+    with pytest.raises(Invalid, match="names no file to edit"):
+        paths_of(client, payload)
     assert event_of(payload) is None
     assert client_of(client, payload) == client
 
@@ -110,6 +113,9 @@ def test_i7_a_payload_that_tells_nothing_names_nobody_and_no_file(client: str, p
             ["/p/src/a.py", "/p/src/b.py", "/abs/new.py", "/p/old name.py"],
         ),
         ("codex", {"cwd": "/p", "tool_name": "Bash", "tool_input": {"command": "cat src/a.py"}}, []),
+        ("codex", {"cwd": "/p", "tool_name": "Bash", "tool_input": {"command": ["cat", "src/a.py"]}}, []),
+        ("codex", {"tool_name": "Bash", "tool_input": {"command": ["apply_patch", PATCH]}}, PATCHED),
+        ("codex", {"tool_name": "apply_patch", "tool_input": {"input": PATCH}}, PATCHED),
     ],
 )
 def test_i7_the_files_of_an_edit_are_found(client: str, payload: dict[str, Any], paths: list[str]) -> None:

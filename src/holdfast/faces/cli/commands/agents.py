@@ -7,6 +7,7 @@ and print in its format. Outside a workspace both are silent and allow everythin
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -52,21 +53,39 @@ def gather(workspace: Any, actor: str | None) -> dict[str, Any]:
     return facts
 
 
-def render(facts: dict[str, Any], budget: int, introduce: bool = False) -> str:
-    """Return the facts as text of at most `budget` bytes: lines are omitted from the end of each list."""
+def render(facts: dict[str, Any], budget: int, program: str = "", introduce: bool = False) -> str:
+    """Return the facts as text of at most `budget` bytes: lines are omitted from the end of each list.
+
+    `program` is what to call where the name holdfast is not enough.
+    """
     if budget < 200:
         raise Invalid(f"a budget of {budget} bytes is too small", hint="give at least 200")
     actor = facts["actor"]
     name = _NAMELESS if actor is None else f"You are {actor}."
     if actor is not None and introduce:
         name = f"You are {actor}, in this shell and over MCP; where a call does not know it, pass --actor {actor}."
+    if program:
+        name += f"\nThere is no holdfast on PATH: where these lines say holdfast, call {program}"
     sections = [("Yours now", [_task(task) for task in facts["claims"]], False), *_mail(facts)]
     sections.append(("Ready", [_task(task) for task in facts["ready"]], facts["more"]))
     for most in range(_MOST, -1, -1):
         text = _put_together(_RULES, name, sections, most)
         if len(text.encode()) <= budget:
             return text
-    return _put_together("", name, sections, 0).encode()[:budget].decode(errors="ignore")
+    return _put_together("", name, sections, 0).encode()[: budget - 1].decode(errors="ignore").rstrip("\n") + "\n"
+
+
+def _program(environ: Mapping[str, str]) -> str:
+    """The path of the program, quoted, if a shell that is called from here does not find it by its name."""
+    folders = filter(None, environ.get("PATH", "").split(os.pathsep))
+    if any(os.access(os.path.join(folder, "holdfast"), os.X_OK) for folder in folders):
+        return ""
+    from shlex import quote
+
+    from holdfast.faces.cli.setup.line import program
+
+    found = program()
+    return "" if found is None else quote(found)
 
 
 def _mail(facts: dict[str, Any]) -> list[_Section]:
@@ -132,7 +151,7 @@ def prime(session: Session, given: dict[str, Any]) -> int:
     read_share(session)
     with session.open() as workspace:
         facts = gather(workspace, actor)
-    text = render(facts, given.get("budget", 2048), introduce=hook is not None)
+    text = render(facts, given.get("budget", 2048), _program(session.environ), introduce=hook is not None)
     if hook is not None:
         return hook.answer("start", text)
     session.out.say(facts, *text.splitlines())
@@ -155,8 +174,12 @@ def guard(session: Session, given: dict[str, Any]) -> int:
     Raises Held if another agent has locked one.
     """
     hook = _Hook(session, given["hook"]) if "hook" in given else None
+    unclear: errors.Invalid | None = None
     if hook is not None:
-        paths = hook.paths()
+        try:
+            paths = hook.paths()
+        except errors.Invalid as error:
+            paths, unclear = [], error
         session.folder = os.path.dirname(paths[0]) if paths else session.folder  # wherever the client was started
     elif given.get("staged"):
         paths = _staged(session)
@@ -165,7 +188,11 @@ def guard(session: Session, given: dict[str, Any]) -> int:
         if not paths:
             raise Usage("holdfast guard needs a PATH, or --staged", hint="holdfast help guard")
     place = session.find_place()
-    if place is None or not paths or (hook is not None and not place.exists and not place.chosen):
+    if place is None or (hook is not None and not place.exists and not place.chosen):
+        return 0 if hook is None else hook.answer("edit", "")
+    if unclear is not None:
+        raise unclear
+    if not paths:
         return 0 if hook is None else hook.answer("edit", "")
     actor = None if hook is None else hook.begin(session, "guard")
     refused = _refused(session, paths)
@@ -192,14 +219,23 @@ def _refused(session: Session, paths: list[str]) -> list[errors.HoldfastError]:
             if relative is None:  # no locks outside of the project
                 continue
             try:
-                workspace.paths.check(relative)
+                _check_free(workspace, relative)
                 if location.FOLDER in relative.split("/"):
                     raise errors.Forbidden(f"{relative} belongs to the workspace", hint="use holdfast's commands")
             except (errors.Held, errors.Forbidden) as error:
                 found.append(error)
-            except errors.InvalidName:  # such a path cannot be locked
-                continue
     return found
+
+
+def _check_free(workspace: Any, path: str) -> None:
+    """Raise Held if another agent holds a path; of one that cannot be locked, the part that can."""
+    while path:
+        try:
+            workspace.paths.check(path)
+        except errors.InvalidName:
+            path = path.rpartition("/")[0]
+        else:
+            return
 
 
 def _real(session: Session, path: str) -> str:

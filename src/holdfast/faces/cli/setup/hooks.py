@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from holdfast.client_sessions import session_actor
+from holdfast.errors import Invalid
 
 Event = Literal["start", "compact", "edit", "prompt", "stop", "end"]
 
@@ -72,17 +73,33 @@ def actor_of(client: str, payload: Any, environ: Mapping[str, str]) -> str | Non
 
 
 def paths_of(client: str, payload: Any) -> list[str]:
-    """Return the files that are about to be edited, absolute if the payload names the working folder."""
+    """Return the files that are about to be edited, absolute if the payload names the working folder.
+
+    Raises Invalid for an edit that names none in a form that is known: nobody can say whether it is allowed.
+    """
     call = payload.get("tool_input") if isinstance(payload, dict) else None
     if client == "codex":
-        command = _text(call, "command") or ""
-        is_patch = _text(payload, "tool_name") == "apply_patch" or _BEGIN in command
-        found = list(_patched(command)) if is_patch else []
+        command, in_shell = "\n".join(_texts(call)), _text(payload, "tool_name") == "Bash"
+        found = list(_patched(command)) if not in_shell or _BEGIN in command else []
+        if in_shell and not found:
+            return []  # no patch
     else:
         found = [path for key in _PATHS if (path := _text(call, key))]
+    if not found:
+        hint = "its client may be newer than this holdfast, or the hook is registered for a tool that edits no file"
+        raise Invalid("the call of the hook names no file to edit in a form that is known", hint=hint)
     roots = payload.get("workspace_roots") if isinstance(payload, dict) else None
     folder = _text(payload, "cwd") or (str(roots[0]) if isinstance(roots, list) and roots else "")
     return list(dict.fromkeys(os.path.join(folder, path) for path in found))
+
+
+def _texts(call: Any) -> Iterator[str]:
+    """Every text of a call: a command is one, or a list of words."""
+    if isinstance(call, str):
+        yield call
+    elif isinstance(call, (dict, list)):
+        for each in call.values() if isinstance(call, dict) else call:
+            yield from _texts(each)
 
 
 def _patched(command: str) -> Iterator[str]:
