@@ -259,6 +259,13 @@ def test_i22_an_edit_that_names_no_file_in_a_known_form_is_not_allowed(made: Cli
     assert "names no file to edit" in refused.err
 
 
+def test_i22_a_relative_path_of_a_hook_counts_from_where_the_hook_runs(made: Cli) -> None:
+    made("path", "lock", "src/x/a.py", "--actor", "zed")
+    for path, code in (("src/x/a.py", 2), ("src/x/b.py", 0)):
+        told = json.dumps({"hook_event_name": "PreToolUse", "tool_input": {"file_path": path}})
+        assert made("guard", "--hook", "claude", stdin=told).code == code
+
+
 def test_i22_what_names_no_file_is_allowed_where_there_is_no_workspace(cli: Cli, project: Path) -> None:
     assert cli("guard", "--hook", "claude", stdin="null") == (0, "", "")
 

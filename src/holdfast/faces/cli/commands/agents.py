@@ -174,12 +174,8 @@ def guard(session: Session, given: dict[str, Any]) -> int:
     Raises Held if another agent has locked one.
     """
     hook = _Hook(session, given["hook"]) if "hook" in given else None
-    unclear: errors.Invalid | None = None
     if hook is not None:
-        try:
-            paths = hook.paths()
-        except errors.Invalid as error:
-            paths, unclear = [], error
+        paths = hook.paths(session.folder)
         session.folder = os.path.dirname(paths[0]) if paths else session.folder  # wherever the client was started
     elif given.get("staged"):
         paths = _staged(session)
@@ -190,8 +186,8 @@ def guard(session: Session, given: dict[str, Any]) -> int:
     place = session.find_place()
     if place is None or (hook is not None and not place.exists and not place.chosen):
         return 0 if hook is None else hook.answer("edit", "")
-    if unclear is not None:
-        raise unclear
+    if hook is not None and hook.unclear is not None:
+        raise hook.unclear
     if not paths:
         return 0 if hook is None else hook.answer("edit", "")
     actor = None if hook is None else hook.begin(session, "guard")
@@ -273,6 +269,7 @@ class _Hook:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise errors.Invalid(f"--hook needs the client's JSON on standard input: {error}") from error
         self._client = hooks.client_of(client, self._payload)
+        self.unclear: errors.Invalid | None = None
 
     def begin(self, session: Session, command: str) -> str | None:
         """Act as the client's session, and record that it called; returns its actor, None if it has no id."""
@@ -294,9 +291,14 @@ class _Hook:
         """Whether a hook has just kept the agent from stopping."""
         return self._hooks.goes_on(self._payload)
 
-    def paths(self) -> list[str]:
-        """Return the files that are about to be edited."""
-        return list(self._hooks.paths_of(self._client, self._payload))
+    def paths(self, folder: str) -> list[str]:
+        """Return the files that are about to be edited, absolute. If the call names none, `unclear` says why not."""
+        try:
+            found = self._hooks.paths_of(self._client, self._payload)
+        except errors.Invalid as error:
+            self.unclear = error
+            return []
+        return [os.path.join(folder, path) for path in found]
 
     def answer(self, event: Any, text: str, blocked: bool = False) -> int:
         """Print the answer in the client's format; returns its exit code."""
