@@ -208,6 +208,12 @@ class ParentNotFound(NotFound, code="PARENT_NOT_FOUND"):
     """The parent task does not exist."""
 
 
+class ThreadNotFound(NotFound, code="THREAD_NOT_FOUND"):
+    """There is no thread with this id, or it was deleted after the run that writes to it had begun."""
+
+    default_hint = "threads.list() lists the threads"
+
+
 class TableNotFound(NotFound, code="TABLE_NOT_FOUND"):
     """The table does not exist."""
 

@@ -87,6 +87,7 @@ if TYPE_CHECKING:  # making it takes longer than all other classes here
         also: tuple[str, ...]
         aliases: tuple[Alias, ...]
         heavy: bool
+        body: int
         creates: bool
         answers: bool
         role: Role
@@ -114,7 +115,8 @@ class Route(msgspec.Struct, frozen=True):
 
     HTTP: `http` is its address, `also` are other ones, and `aliases` other words for its arguments. A stream may share
     the address of another operation: a client that accepts events gets the stream. `heavy`: it may take seconds, so a
-    server runs it in a thread. `creates`: the answer is 201. `answers`: a DELETE returns what is left, and not 204.
+    server runs it in a thread. `body`: how many bytes a request may have. `creates`: the answer is 201. `answers`: a
+    DELETE returns what is left, and not 204.
 
     Rights: `role` is what a token needs (read, or agent for what writes, unless said); `admin_only` has values of
     arguments that take the role admin (ANY: any value), besides `force`, which always does. A token bound to an actor
@@ -139,6 +141,7 @@ class Route(msgspec.Struct, frozen=True):
     also: tuple[str, ...] = ()
     aliases: tuple[Alias, ...] = ()
     heavy: bool = False
+    body: int = 4 * 1024 * 1024
     creates: bool = False
     answers: bool = False
     role: Role | None = None

@@ -30,6 +30,7 @@ LAYERS = {
     "holdfast.workspace": "workspace",
     "holdfast.wire": "wire",
     "holdfast.schema": "wire",
+    "holdfast.integrations": "integrations",
     "holdfast.interchange": "interchange",
     "holdfast.domains": "domains",
     "holdfast.operation": "operation",

@@ -27,12 +27,28 @@ BELOW = {
     "workspace": {"wire", "domains", "operation", "replication", "kernel", "ground"},
     "faces": {"workspace", "operation", "wire", "turnfile", "ground"},
     "demo": {"package", "workspace", "ground"},
+    "integrations": {"ground"},
     "package": {"workspace", "replication", "ground"},
 }
 # A domain knows the domains before it in this line.
 DOMAINS = [
     *("task_hooks", "leases", "locks", "named_locks", "link_types", "events", "agents", "cell_history", "cells"),
-    *("routing", "tasks", "routes", "paths", "mail", "stashes", "trails", "links", "cycles", "fleet", "board", "undo"),
+    *(
+        "routing",
+        "tasks",
+        "routes",
+        "paths",
+        "mail",
+        "stashes",
+        "trails",
+        "links",
+        "cycles",
+        "threads",
+        "items",
+        "fleet",
+        "board",
+        "undo",
+    ),
 ]
 # An import that a layer may have though its rule says no: who, whom, and why.
 EXCEPTIONS = {

@@ -210,10 +210,12 @@ def test_everything_that_nobody_can_undo_asks(made: Cli) -> None:
 
     lines: dict[str, Any] = {"tasks.purge": "purge hf-0000", "events.compact": "event compact 1"}
     lines["queues.discard"] = "queue discard jobs"
+    lines |= {"threads.delete": "thread delete chat", "threads.prune": "thread prune chat"}
+    lines |= {"threads.delete_runs": "thread delete-runs run-1", "items.delete": "item delete users/ada theme"}
     assert lines.keys() == {op.name for op in REGISTRY.values() if op.route.irreversible}
-    for line in lines.values():
+    for name, line in lines.items():
         assert "--yes says that it is meant" in made(*line.split()).err
-        assert "--yes" in made("help", *line.split()[:-1]).out
+        assert "--yes" in made("help", *(REGISTRY[name].command or "").split()).out
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ WORDS = {
     **{"stop": "release", "unclaim": "release", "comment": "note", "annotate": "note", "modify": "update"},
     **{"find": "search", "grep": "search", "todo": "ready", "stats": "status", "status": "status", "edit": "edit"},
     **{"deps": "dep list", "agents": "agent list", "inbox": "mail inbox", "send": "mail send", "ack": "mail ack"},
-    **{"reply": "mail reply", "thread": "mail thread", "register": "agent register", "whois": "agent get"},
+    **{"reply": "mail reply", "register": "agent register", "whois": "agent get"},
     **{"reserve": "path lock", "reservations": "path list", "locks": "lock list", "events": "event list"},
     **{"pick": "next", "why": "explain", "log": "log", "undelete": "undelete", "history": "history"},
     **{"rm": "?cancel", "remove": "?cancel", "mine": "?list --mine", "closed": "?list --closed", "all": "?list --all"},

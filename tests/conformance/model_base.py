@@ -14,6 +14,7 @@ from holdfast.types import Event, as_time
 from holdfast.types.agents import Agent, Message
 from holdfast.types.stashes import ChannelMessage, Link, QueueState, StashType, Trail
 from holdfast.types.tasks import TaskStatus, TaskType
+from holdfast.types.threads import Checkpoint, Item, Write
 
 LEAP = 24 * 3600 * 1_000_000  # microseconds that nobody has seen passing
 
@@ -173,6 +174,18 @@ class ChannelRow:
         return self.messages[0].number if self.messages else 1
 
 
+@dataclass
+class ThreadRow:
+    """A thread; `again`: there was one before with this id."""
+
+    created: int
+    again: bool
+    checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
+    deltas: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    values: dict[tuple[str, str], Any] = field(default_factory=dict)  # by channel and version
+    writes: dict[tuple[str, str, int], Write] = field(default_factory=dict)  # by checkpoint, task and number
+
+
 class TrailRow(NamedTuple):
     """A trail; of an abandoned one, the state it was in before and the tasks that went with it."""
 
@@ -211,6 +224,8 @@ class State:
     trails: Table[str, TrailRow] = field(default_factory=Table)
     ties: Table[tuple[str, str, str], Link] = field(default_factory=Table)  # links as `ws.links` tells them
     cycles: Table[str, dict[int, Any]] = field(default_factory=Table)  # every version, by sequence
+    threads: dict[str, ThreadRow] = field(default_factory=dict)
+    items: Table[tuple[str, str], Item] = field(default_factory=Table)
 
 
 class Ledger:

@@ -59,6 +59,19 @@ def _channel(ws: Workspace) -> None:
         ws.channels.subscribe(channel.id, f"b {number}")
 
 
+def _threads(ws: Workspace) -> None:
+    for number in range(VALUES):
+        channels = {"large": str(number)}
+        ws.threads.put("large", f"{number:02}", None, channels, {"large": LARGE})
+        ws.threads.put("other", f"{number:02}", None)
+
+
+def _items(ws: Workspace) -> None:
+    for number in range(VALUES):
+        ws.items.put("large/below", f"{number:02}", {"text": LARGE})
+        ws.items.put("larger", f"{number:02}", {"text": "x"})
+
+
 def _read(ws: Workspace, at: str | None) -> Page[Any]:
     if at is not None:
         ws.channels.ack((None, "large"), int(at), "a")
@@ -141,6 +154,7 @@ def _small(ws: Workspace) -> None:
         ws.trails.add(trail, other)
         ws.cycles.start(spec=f"spec-{number}")
         ws.mail.send("bob", f"subject {number}")
+        ws.threads.put(f"thread {number}", "01")
 
 
 Call = Callable[[Workspace, Any], Page[Any]]  # of a workspace and the cursor of the page before
@@ -165,6 +179,9 @@ LISTS: Final[dict[str, tuple[Callable[[Workspace], None], int, Call]]] = {
     "trails.members": (_small, FEW, lambda ws, at: ws.trails.members(ws.trails.list()[0].id, after=at or "", limit=2)),
     "links.list": (_small, 2 * FEW, lambda ws, at: ws.links.list(after=at or "", limit=2)),
     "cycles.list": (_small, FEW, lambda ws, at: ws.cycles.list(after=at or "", limit=2)),
+    "threads.list": (_small, FEW, lambda ws, at: ws.threads.list(limit=2, after=at or "")),
+    "threads.history": (_threads, VALUES, lambda ws, at: ws.threads.history("large", values=True, cursor=at)),
+    "items.search": (_items, VALUES, lambda ws, at: ws.items.search("large", cursor=at)),
     "stashes.list": (_stashes, VALUES, lambda ws, at: ws.stashes.list(offset=int(at or 0))),
     "stashes.export": (_stashes, VALUES, lambda ws, at: ws.stashes.export("stashes", after=at)),
     "stashes.history": (

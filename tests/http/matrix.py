@@ -156,6 +156,8 @@ def _known(ws: Workspace, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
             "cycles.key": cycle,
             "cycles.document": ws.cycles.export(cycle),
         },
+        **{"threads.id": "chat", "items.namespace": "users/ada", "items.key": "theme"},
+        **{"items.keys": [["users/ada", "theme"]]},
         **{"locks.name": "door", "locks.token": ws.locks.get("door").token, "paths.token": ws.paths.get(path).token},
     }
 

@@ -171,6 +171,35 @@ class World:
         self.ws.channels.subscribe(known["id"], after=0)
         return {**known, "number": 1, "after": 0, "subscriber": ACTOR, "wait": 0}
 
+    def thread(self) -> dict[str, Any]:
+        """A thread with two checkpoints, and what may be said of a third."""
+        id, run = self.new("thread"), self.new("run")
+        for number in ("01", "02"):
+            self.ws.threads.put(id, number, 1, {"log": number}, {"log": ["hi"]}, {"step": 1}, run=run)
+        said = {
+            "task": "task",
+            "writes": [["log", 1]],
+            "to": self.new("thread"),
+            "runs": [run],
+            "ns": "",
+            "token": None,
+        }
+        given = {
+            "channels": {"log": "1"},
+            "values": {"log": 1},
+            "older_than": "02",
+            "cursor": None,
+            "where": {"step": 1},
+        }
+        return {"id": id, "checkpoint": "02", "parent": "01", "path": "", "prefix": "", "keep": 1, **said, **given}
+
+    def item(self) -> dict[str, Any]:
+        """An item, and how it may be found."""
+        namespace = f"users/{self.new('label')}"
+        self.ws.items.put(namespace, "key", {"a": 1}, ttl=60)
+        found = {"where": {"a": 1}, "prefixes": ["users/*"], "suffixes": [], "depth": 1, "limit": 5, "offset": 0}
+        return {"namespace": namespace, "key": "key", "value": {"a": 2}, "keys": [[namespace, "key"]], **found}
+
     def link(self) -> dict[str, Any]:
         """A link, and the ends of one that is yet to be made."""
         made = self.ws.links.create("child_of", self.task()["id"], self.task()["id"])
@@ -241,6 +270,10 @@ GUIDES: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
     **dict.fromkeys((f"queues.{op}" for op in ("refresh", "ack", "nack")), lambda w: w.queue(taken=True)),
     "trails": World.trail,
     "cycles": World.cycle,
+    "threads": World.thread,
+    "threads.hold": lambda w: {"id": w.new("thread"), "wait": 0},
+    "threads.list": lambda w: {**w.thread(), "after": ""},
+    "items": World.item,
     "links": World.link,
     **dict.fromkeys(("tasks.as_of", "cells.as_of"), World.now),
     "activity": lambda w: {"since": (datetime.now(UTC) - timedelta(hours=1)).isoformat(), "bucket": 300},

@@ -22,8 +22,8 @@ from holdfast.types.stashes import Link
 from holdfast.types.tasks import Readiness, Reason
 from tests.conformance.model_base import exact
 from tests.conformance.task_bench import agreed
-from tests.simulation.cycle_model import CycleModel
 from tests.simulation.history import Asked, History, Looked
+from tests.simulation.thread_model import ThreadModel
 from tests.simulation.truth import Truth
 
 _DETAILS = (
@@ -42,7 +42,7 @@ _DETAILS = (
 )
 
 
-class ReplayModel(CycleModel):
+class ReplayModel(ThreadModel):
     """The model, at the time that the truth says."""
 
     def __init__(self) -> None:
@@ -107,7 +107,20 @@ class ReplayModel(CycleModel):
 
 
 REFUSALS = (errors.NotFound, errors.Held, errors.InvalidTransition, errors.InvalidStashType)  # of reads
-PERFORMED = ("tasks.", "agents.", "mail.", "paths.", "stashes.", "queues.", "channels.", "trails.", "links.", "cycles.")
+PERFORMED = (
+    "tasks.",
+    "agents.",
+    "mail.",
+    "paths.",
+    "stashes.",
+    "queues.",
+    "channels.",
+    "trails.",
+    "links.",
+    "cycles.",
+    "threads.",
+    "items.",
+)
 SILENT = (  # change rows, and may emit nothing
     *("cells.refresh_ttl", "locks.refresh", "leases.refresh", "locks.acquire"),
     *(

@@ -17,7 +17,14 @@ from holdfast.types import Event, as_microseconds
 from holdfast.workspace import Workspace
 from tests.simulation.cluster import Timeline
 
-BLANKED = ("stash", "queue", "channel")  # whose events say nothing any more once they have ended
+BLANKED = (
+    "stash",
+    "queue",
+    "channel",
+    "thread",
+    "interrupt",
+    "item",
+)  # whose events say nothing any more once they have ended
 
 
 class Truth:
@@ -80,10 +87,10 @@ class Truth:
         return event.kind in BLANKED and event.revision <= self._ends.get(event.id, 0)
 
     def still_told(self, workspace: Workspace) -> list[str]:
-        """The stashes that have ended, and of whose values the log of a workspace says something."""
-        told = f"SELECT DISTINCT id FROM events WHERE kind IN {BLANKED} AND data IS NOT NULL ORDER BY id"
+        """The records that have ended, and of whose past before that the log of a workspace says something."""
+        told = f"SELECT id, min(revision) FROM events WHERE kind IN {BLANKED} AND data IS NOT NULL GROUP BY id"
         found = workspace._engine.read_snapshot(lambda snapshot: snapshot.all(told))
-        return [id for (id,) in found if id in self._ends]
+        return [id for id, revision in found if revision <= self._ends.get(id, 0)]
 
     @property
     def newest(self) -> int:

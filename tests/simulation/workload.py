@@ -12,11 +12,12 @@ from typing import Any
 
 from holdfast import Exists, NotExists, Op, ValueEquals, VersionEquals
 from holdfast.types import TxnResult
-from tests.simulation import cycle_workload, mail_workload, stash_workload, task_workload
+from tests.simulation import cycle_workload, mail_workload, stash_workload, task_workload, thread_workload
 from tests.simulation.cycle_workload import CycleClients
 from tests.simulation.mail_workload import MailClients
 from tests.simulation.stash_workload import StashClients
 from tests.simulation.task_workload import TaskClients
+from tests.simulation.thread_workload import ThreadClients
 
 RUNS = ("r1", "r2")
 CELLS = ("a", "b", "c")
@@ -43,6 +44,7 @@ class Workload:
         self.mail = MailClients(self.tasks)
         self.stashes = StashClients(self.tasks)
         self.cycles = CycleClients(self.tasks)
+        self.threads = ThreadClients(self.tasks)
         self._names = [name for name, (weight, _) in OPERATIONS.items() for _ in range(weight)]
 
     def next(self) -> tuple[str, Args]:
@@ -172,6 +174,10 @@ def _for_stashes(maker: stash_workload.Maker) -> Maker:
     return lambda w: maker(w.stashes)
 
 
+def _for_threads(maker: thread_workload.Maker) -> Maker:
+    return lambda w: maker(w.threads)
+
+
 def _for_cycles(maker: cycle_workload.Maker) -> Maker:
     return lambda w: maker(w.cycles)
 
@@ -198,6 +204,7 @@ OPERATIONS: dict[str, tuple[int, Maker]] = {
     **{name: (weight, _for_mail(maker)) for name, (weight, maker) in mail_workload.OPERATIONS.items()},
     **{name: (weight, _for_stashes(maker)) for name, (weight, maker) in stash_workload.OPERATIONS.items()},
     **{name: (weight, _for_cycles(maker)) for name, (weight, maker) in cycle_workload.OPERATIONS.items()},
+    **{name: (weight, _for_threads(maker)) for name, (weight, maker) in thread_workload.OPERATIONS.items()},
 }
 READS: dict[str, Maker] = {
     "cells.find": lambda w: w.place(),
@@ -207,4 +214,5 @@ READS: dict[str, Maker] = {
     **{name: _for_mail(maker) for name, maker in mail_workload.READS.items()},
     **{name: _for_stashes(maker) for name, maker in stash_workload.READS.items()},
     **{name: _for_cycles(maker) for name, maker in cycle_workload.READS.items()},
+    **{name: _for_threads(maker) for name, maker in thread_workload.READS.items()},
 }

@@ -45,6 +45,7 @@ EXTRAS = {
     "mcp": ("mcp", "main(['mcp', '--actor', 'ann'])"),
     "postgres": ("psycopg", "main(['replicate', 'postgresql://db.example/x?workspace=w'])"),
     "jetstream": ("nats", "main(['replicate', 'nats://db.example/w'])"),
+    "langgraph": ("langgraph", ""),  # an import of LangGraph's own says what it lacks
     "demo": ("rich", ""),  # which the demo does without
 }
 OTHERS = {

@@ -172,6 +172,8 @@ UNPAGED = {
     "cycles.validate": "1,000 problems",
     "cycles.export": "a document, which is a value",
     "queues.put_all": "1,000 numbers",
+    "items.find_all": "64 MiB, else TooLarge",
+    "items.namespaces": "1,000 names",
 }
 VALUE = "a value has at most max_value_bytes, 1 MiB"
 GIVEN = "as long as what was given, which a server bounds by its body"
@@ -182,6 +184,7 @@ BOUNDS = {
     "Cell": VALUE,
     "CellChange": "two values",
     "ChannelMessage": VALUE,
+    "Checkpoint": "the 64 MiB of a put, and what tasks wrote after it; a list ends a page by its bytes",
     "Cycle": VALUE,
     "CycleComparison": "two documents",
     "CyclePhase": VALUE,
@@ -189,6 +192,7 @@ BOUNDS = {
     "FleetStatus": "1,000 entries of each list",
     "ImportProblem": GIVEN,
     "ImportReport": GIVEN,
+    "Item": "64 MiB",
     "Lane": "200,000 events of a timeline",
     "Loaded": "1,000 problems",
     "LockState": "100 patterns, and 1,000 who wait",
@@ -216,6 +220,7 @@ BOUNDS = {
     "Timeline": "200,000 events",
     "TxnResult": "32 MiB, else TooLarge",
     "Waiter": "100 patterns",
+    "Write": "64 MiB",
     "Undone": "the records of a transaction, with 4 MiB of their changes",
 }
 

@@ -32,6 +32,7 @@ DOMAINS = {
         "clock",
         "cycles",
         "events",
+        "items",
         "leases",
         "links",
         "locks",
@@ -40,7 +41,7 @@ DOMAINS = {
         "queues",
         "routes",
     ),
-    *("stashes", "tasks", "trails"),
+    *("stashes", "tasks", "threads", "trails"),
 }
 ROOT = {"activity", "board", "status", "timeline", "txn", "undo", "watch"}
 

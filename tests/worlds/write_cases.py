@@ -292,6 +292,31 @@ CYCLES: dict[str, Case] = {
     "cycles.sent": Case(lambda ws, key: ws.cycles.sent(key, "skip", 1, "a bucket"), _cycle),
 }
 
+
+def _thread(_: World, ws: Workspace) -> str:
+    for number in ("01", "02"):
+        ws.threads.put("chat", number, {"a": 1}, {"log": number}, {"log": ["hi"]}, run=f"run-{number}")
+    return "chat"
+
+
+def _item(_: World, ws: Workspace) -> tuple[str, str]:
+    ws.items.put("users/ada", "theme", {"color": "dark"}, ttl=3600)
+    return "users/ada", "theme"
+
+
+THREADS: dict[str, Case] = {
+    "threads.put": Case(lambda ws, id: ws.threads.put(id, "03", None, parent="02"), _thread),
+    "threads.put_writes": Case(lambda ws, id: ws.threads.put_writes(id, "02", "task", [["log", "hi"]]), _thread),
+    "threads.hold": Case(lambda ws, _: ws.threads.hold("free", ttl=5)),
+    "threads.delete": Case(lambda ws, id: ws.threads.delete(id), _thread),
+    "threads.delete_runs": Case(lambda ws, _: ws.threads.delete_runs(["run-01"]), _thread),
+    "threads.copy": Case(lambda ws, id: ws.threads.copy(id, "another"), _thread),
+    "threads.prune": Case(lambda ws, id: ws.threads.prune(id), _thread),
+    "items.put": Case(lambda ws, at: ws.items.put(at[0], at[1], {"color": "light"}), _item),
+    "items.refresh": Case(lambda ws, at: ws.items.refresh([list(at)]), _item),
+    "items.delete": Case(lambda ws, at: ws.items.delete(*at), _item),
+}
+
 CASES: dict[str, Case] = {
     "cells.set": Case(lambda ws, _: ws.cells.set("run", "cell", 2)),
     "cells.delete": Case(lambda ws, _: ws.cells.delete("run", "cell")),
@@ -324,6 +349,7 @@ CASES: dict[str, Case] = {
     **MAIL,
     **STASHES,
     **CYCLES,
+    **THREADS,
     "undo": Case(lambda ws, revision: ws.undo(revision), _written),
     "txn": Case(lambda ws, _: ws.txn([], [Op("cells.set", {"run": "run", "cell": "cell", "value": 2})])),
 }

@@ -70,7 +70,7 @@ class Grant(msgspec.Struct, frozen=True):
 EVENT_KINDS: Final = (
     *("task", "cell", "run", "lock", "cell-lock", "lease", "path", "message", "agent"),
     *("template", "route", "config", "clock", "log", "stash", "stash-lock", "trail", "link"),
-    *("cycle", "cycle-conflict", "queue", "channel", "sharing"),
+    *("cycle", "cycle-conflict", "queue", "channel", "sharing", "thread", "interrupt", "item"),
 )
 
 

@@ -40,6 +40,8 @@ DOMAINS: Final = {
     "trails": ("holdfast.domains.trails", "Trails"),
     "links": ("holdfast.domains.links", "Links"),
     "cycles": ("holdfast.domains.cycles", "Cycles"),
+    "threads": ("holdfast.domains.threads", "Threads"),
+    "items": ("holdfast.domains.items", "Items"),
 }
 _ROOT: Final = "holdfast.workspace.transaction"  # defines the operations of a workspace itself
 
@@ -73,7 +75,13 @@ def _late(home: str) -> Any:
 # claim's above 0, a deferral's below), and others by how their ids begin.
 _CLAIMS: Final = "tasks.claims"
 _DEFERRALS: Final = "tasks.details"
-_LATE: Final = {"retention": "tasks.changes", "stash": "stashes", "queue": "stashes.queue_rows", "trail": "trails"}
+_LATE: Final = {
+    "retention": "tasks.changes",
+    "stash": "stashes",
+    "queue": "stashes.queue_rows",
+    "trail": "trails",
+    "item": "items",
+}
 
 
 def _end_cells(tx: Tx, lease: kernel_leases.Id, op: str) -> None:
@@ -198,4 +206,6 @@ CHECKERS: Final = (
         for module in ("stashes", "stashes.queue_rows", "stashes.channels", "trails", "links")
     ),
     _late_check("cycles", "cycles"),
+    _late_check("threads.rows", "threads"),
+    _late_check("items", "items"),
 )

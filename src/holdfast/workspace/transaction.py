@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from holdfast.domains.cells import Cells
     from holdfast.domains.cycles import Cycles
     from holdfast.domains.events import ClockOps, Events
+    from holdfast.domains.items import Items
     from holdfast.domains.leases import Leases
     from holdfast.domains.links import Links
     from holdfast.domains.mail import Mail
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from holdfast.domains.stashes.channels import Channels
     from holdfast.domains.stashes.queues import Queues
     from holdfast.domains.tasks import Tasks
+    from holdfast.domains.threads import Threads
     from holdfast.domains.trails import Trails
 else:
     _board = Late("holdfast.domains.board")
@@ -308,6 +310,8 @@ class Root(Domain[M]):
         trails: Trails[M]
         links: Links[M]
         cycles: Cycles[M]
+        threads: Threads[M]
+        items: Items[M]
 
 
 class _Part:

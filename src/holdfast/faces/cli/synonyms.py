@@ -26,7 +26,7 @@ ALIASES: Final = {
     **dict.fromkeys(("locks",), "lock list"),
     **dict.fromkeys(("reservations",), "path list"),
     **dict.fromkeys(("events",), "event list"),
-    **{"inbox": "mail inbox", "send": "mail send", "reply": "mail reply", "ack": "mail ack", "thread": "mail thread"},
+    **{"inbox": "mail inbox", "send": "mail send", "reply": "mail reply", "ack": "mail ack"},
     **{"register": "agent register", "whois": "agent get", "reserve": "path lock", "why": "explain"},
 }
 # What no command does as it was asked for, and what to do instead.

@@ -158,11 +158,12 @@ class App:
         request.place = place, self.spaces.get(place.name)
         if place.route is not None:
             check_role(place.route.op, token.role)
+            request.most = place.route.op.route.body
         elif place.rest != [mcp.PATH] and pages.find(place.rest, request.method, token) is None:
             route, values = self.routes.find(request.method, place.rest, streaming)
             check_role(route.op, token.role)
             calls.path_arguments(route, values)  # one of these raises what is wrong with the address
-        auth.check_length(headers)
+        auth.check_length(headers, request.most)
         return True
 
     def _locate(self, method: str, path: bytes, streaming: bool) -> Place:
@@ -201,7 +202,7 @@ class App:
 
     def refuse_body(self, request: Request) -> None:
         """The body is too large."""
-        self.refuse(request, auth.too_large())
+        self.refuse(request, auth.too_large(request.most))
 
     # --- with the body -----------------------------------------------------------------------------------------------
 

@@ -254,16 +254,16 @@ def accepts_events(headers: Headers) -> bool:
     return b"text/event-stream" in headers.get(b"accept", b"").lower()
 
 
-def check_length(headers: Headers) -> None:
+def check_length(headers: Headers, most: int = MAX_BODY) -> None:
     """Raise TooLarge if Content-Length is above the limit."""
     length = headers.get(b"content-length")
-    if length is not None and (not length.isdigit() or int(length) > MAX_BODY):
-        raise too_large()
+    if length is not None and (not length.isdigit() or int(length) > most):
+        raise too_large(most)
 
 
-def too_large() -> errors.TooLarge:
+def too_large(most: int) -> errors.TooLarge:
     """The error for a body that is too large."""
-    return errors.TooLarge(f"the body must be at most {MAX_BODY} bytes", limit=MAX_BODY)
+    return errors.TooLarge(f"the body must be at most {most} bytes", limit=most)
 
 
 def check_json(headers: Headers) -> None:

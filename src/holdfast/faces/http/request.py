@@ -35,6 +35,7 @@ class Request:
         "headers",
         "keep_alive",
         "method",
+        "most",
         "path",
         "place",
         "query",
@@ -56,6 +57,7 @@ class Request:
         self.refusal: Refusal | None = None
         self._parts: list[bytes] | None = None
         self._size = 0
+        self.most = MAX_BODY  # bytes of its body
         # the application's
         self.began = 0
         self.place: Any = None
@@ -86,7 +88,7 @@ class Request:
     def add(self, part: bytes) -> bool:
         """Keep a part of the body; False if it is too large."""
         self._size += len(part)
-        if self._size > MAX_BODY:
+        if self._size > self.most:
             self._parts, self.body = None, b""
             return False
         if not self.body:
