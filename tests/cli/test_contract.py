@@ -121,10 +121,14 @@ def test_a_value_comes_back_as_it_was_set(made: Cli) -> None:
 def test_an_import_counts_what_it_leaves_out(made: Cli, project: Path) -> None:
     made("create", "x")
     assert made("export", "one.jsonl").out == "1 task in one.jsonl\n"
-    assert made("import", "-", stdin="junk\n").err.startswith("holdfast: 1 line cannot be imported\nline 1: error: ")
-    skipped = made("import", "-", "--skip-bad", stdin="junk\n[]\n")
+    assert made("import", "-", "--format", "holdfast", stdin="junk\n").err.startswith(
+        "holdfast: 1 line cannot be imported\nline 1: error: "
+    )
+    skipped = made("import", "-", "--format", "holdfast", "--skip-bad", stdin="junk\n[]\n")
     assert (skipped.code, skipped.out.splitlines()[0]) == (0, "2 lines skipped")
-    assert made("import", "-", "--skip-bad", "--dry-run", stdin="junk\n").out.startswith("1 line would be skipped\n")
+    would = made("import", "-", "--format", "holdfast", "--skip-bad", "--dry-run", stdin="junk\n")
+    assert would.out.startswith("1 line would be skipped\n")
+    assert "it is neither JSON nor a CSV" in made("import", "-", stdin="junk\n").err
     again = made("import", "one.jsonl", "--dir", "copy")
     assert again.out == "created: 1 task\n"
     made("update", made("list", "-q").id, "--title", "y")

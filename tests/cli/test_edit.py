@@ -206,3 +206,38 @@ def test_an_editor_that_fails_or_is_not_there_changes_nothing(made: Cli, editor:
 def test_create_and_edit_help_fit_a_terminal(shell: Shell) -> None:
     for name in ("create", "edit"):
         assert all(len(line) <= 80 for line in on_terminal(shell, "help", name))
+
+
+# --- undo ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_undo_says_what_it_took_back_and_how_to_do_that_again(made: Cli) -> None:
+    id = made("create", "Write the lexer", "-q").id
+    assert made("update", id, "--title", "Write the parser", "--priority", "0").code == 0
+    would = made("undo", "--last", "--dry-run").out
+    assert would.splitlines() == [
+        "would take back revision 2",
+        f"  task {id}: title Write the parser -> Write the lexer, priority 0 -> 2",
+    ]
+    done = made("undo", "--last").out
+    assert done.splitlines()[0] == "took back revision 2, as revision 3; holdfast undo 3 does it again"
+    assert done.splitlines()[1:] == would.splitlines()[1:]
+    assert f"task {id}: deleted" in made("undo", "--last").out
+    assert "brought back" in made("undo", "4").out
+    assert made("cell", "set", "run", "a", '{"n": 1}').code == 0
+    assert '  cell run/a: value {"n":1} -> none, deleted' in made("undo", "--last").out
+    assert f"took back revision 2 of {id}: title from Write the parser to Write the lexer, priority from 0 to 2" in (
+        made("event", "list").out
+    )
+    assert "took back revision 2\x20" in made("event", "list").out
+
+
+def test_a_wrong_use_of_undo_is_a_wrong_use(made: Cli) -> None:
+    id = made("create", "one", "-q").id
+    for words in ((), ("1", "--last"), ("0",), ("--", "-3"), ("abc",)):
+        refused = made("undo", *words)
+        assert (refused.code, refused.out) == (2, ""), words
+    assert made("undo", "99").code == 1
+    made("note", id, "said")
+    refused = made("undo", "--last")
+    assert (refused.code, "revision 1 is your change before it" in refused.err) == (11, True)

@@ -80,6 +80,25 @@ def test_the_first_use_says_what_becomes_public(made: Cli, project: Path) -> Non
     assert made("share").code != 0
 
 
+def test_notes_and_names_can_be_kept_back_again(shared: Cli, project: Path) -> None:
+    id = shared("list", "-q").out.split()[0]
+    shared("note", id, "the first note")
+    assert shared("share", "on", "--notes", "--authors").code == 0
+    back = shared("share", "on", "--no-notes", "--no-authors")
+    assert "no new notes and results and names of authors become public; what was shared stays" in back.out
+    shared("note", id, "the second note")
+    shared("assign", id, "bob")
+    assert shared("share").code == 0
+    assert "the first note" in (project / FILE).read_text()
+    assert "the second note" not in (project / FILE).read_text()
+    assert "bob" not in (project / FILE).read_text()
+    assert shared("share", "status").out.splitlines()[0] == "sharing    on"
+    assert "become public;" not in shared("share", "on", "--no-notes").out
+    assert shared("share", "on", "--notes", "--no-notes").code == 2
+    assert shared("share", "on", "--notes").code == 0
+    assert "the second note" in (project / FILE).read_text()
+
+
 def test_the_first_call_in_a_clone_claims_a_task(shared: Cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = clone(project, monkeypatch)
     claimed = shared("next", "--actor", "ada")
@@ -201,6 +220,26 @@ def test_show_names_the_younger_task_that_had_the_id(made: Cli, project: Path, m
     assert "had this id too, and is younger" in shown
 
 
+def test_an_import_of_beads_leaves_out_what_was_deleted_there(made: Cli, project: Path) -> None:
+    folder = project / ".beads"
+    folder.mkdir()
+    lines = [f'{{"id": "bd-{number}", "title": "issue {number}"}}\n' for number in range(3)]
+    (folder / "issues.jsonl").write_text("".join(lines))
+    (folder / "deletions.jsonl").write_text('{"id": "bd-1", "by": "zed"}\n')
+    for name in (".beads", ".beads/issues.jsonl"):
+        report = made("import", name).out
+        assert "line 2 (bd-1): warning: deleted in beads: not imported" in report
+    assert sorted(made("list", "-q").out.split()) == ["bd-0", "bd-2"]
+    (folder / "deletions.jsonl").write_text("{\n")
+    assert "line 1 of the deletions of beads cannot be read" in made("import", ".beads").err
+
+
+def test_a_named_pipe_is_no_file_to_import(made: Cli, project: Path, shell: Shell) -> None:
+    os.mkfifo(project / "pipe")
+    refused = shell("import", "pipe")
+    assert (refused.code, "is not a regular file" in refused.err) == (1, True)
+
+
 def test_purge_says_that_git_keeps_what_it_had(shared: Cli) -> None:
     id = shared("list", "-q").out.split()[0]
     assert "git keeps what was committed of it" in shared("purge", id, "--yes").err
@@ -219,20 +258,127 @@ def test_a_call_that_is_killed_leaves_the_file_whole(shared: Cli, project: Path,
     assert "0 problems" not in shared("doctor").err
 
 
-def test_the_hook_adds_the_file_to_each_commit(shared: Cli, project: Path, shell: Shell) -> None:
+def test_a_deletion_arrives_and_does_not_come_back(shared: Cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = (project / FILE).read_bytes()
+    there = clone(project, monkeypatch)
+    shared("init")
+    monkeypatch.chdir(project)
+    id = shared("list", "-q").out.split()[0]
+    shared("delete", id)
+    shared("share")
+    commit(project)
+    monkeypatch.chdir(there)
+    git(there, "pull", "-q")
+    assert "tasks: 1 deleted" in shared("prime", "--actor", "ada").err
+    (there / FILE).write_bytes(old)  # a branch from before
+    shared("share", "on")
+    assert shared("list", "-q").out.split() != []
+    assert id not in shared("list", "-q").out
+    assert (there / FILE).read_bytes() == (project / FILE).read_bytes()
+    late = project.parent / "late"
+    git(project.parent, "clone", "-q", str(project), str(late))
+    monkeypatch.chdir(late)
+    assert "tasks: 1 created\n" in shared("init").err  # what is deleted is none that was made
+    assert id not in shared("list", "-q").out
+
+
+@pytest.mark.parametrize("command", [("share",), ("share", "on"), ("next", "--actor", "ada")])
+def test_a_named_pipe_in_the_place_of_the_file_stops_nobody(
+    shared: Cli, project: Path, shell: Shell, command: tuple[str, ...]
+) -> None:
+    (project / FILE).unlink()
+    os.mkfifo(project / FILE)
+    answer = shell(*command)
+    assert (answer.code == 0) == (command[0] == "next")
+    assert "is not a regular file" in answer.err
+
+
+def test_a_rule_for_git_is_added_at_once_or_not_at_all(
+    made: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(project, "init", "-q")
+    rules = project / ".gitattributes"
+    rules.write_bytes(b"* text=auto\r\n*.png binary")
+    rules.chmod(0o640)
+    written = os.stat(rules).st_ino
+
+    replace = os.replace
+
+    def full(old: Path, new: Path) -> None:
+        if Path(new).name == rules.name:
+            raise OSError(28, "No space left on device", str(new))
+        replace(old, new)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "replace", full)
+        assert "cannot be written" in made("share", "on").err
+    assert (rules.read_bytes(), os.stat(rules).st_ino) == (b"* text=auto\r\n*.png binary", written)
+    assert made("share", "on").code == 0
+    assert rules.read_bytes() == b"* text=auto\r\n*.png binary\nholdfast.jsonl merge=union\n"
+    assert (os.stat(rules).st_ino != written, os.stat(rules).st_mode & 0o777) == (True, 0o640)
+    assert sorted(each.name for each in project.glob(".git*")) == [".git", ".gitattributes"]
+
+
+@pytest.fixture
+def hooked(shared: Cli, project: Path, shell: Shell) -> Callable[..., None]:
+    """Git in a project with the hook, which has a task more than the file, and code that is not committed yet."""
     assert shared("setup", "git", "--lenient").code == 0
     shared("create", "A third")
     (project / "code").write_text("x\n")
-    git(project, "add", "code")
-    who = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
-    done = subprocess.run(
-        ["git", *who, "commit", "-q", "-m", "x"],
-        cwd=project,
-        env=shell.environ,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr
+    (project / "other").write_text("x\n")
+
+    def run(*words: str) -> None:
+        who = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+        command, env = ["git", *who, *words], shell.environ
+        done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr
+
+    return run
+
+
+def in_head(project: Path) -> list[str]:
+    """The files of the newest commit."""
+    return git(project, "show", "--name-only", "--format=", "HEAD").split()
+
+
+@pytest.mark.parametrize("how", [("add", "code"), ("add", "-A")])
+def test_the_hook_adds_the_file_to_each_commit(
+    hooked: Callable[..., None], project: Path, how: tuple[str, ...]
+) -> None:
+    hooked(*how)
+    hooked("commit", "-q", "-m", "x")
     assert git(project, "show", f"HEAD:{FILE}").count("\n") == 3
-    assert git(project, "status", "--porcelain") == ""
+    assert git(project, "status", "--porcelain", "--untracked-files=no") == ""
+
+
+def test_a_commit_of_all_changes_takes_the_file_along(hooked: Callable[..., None], project: Path, shared: Cli) -> None:
+    hooked("add", "code")
+    hooked("commit", "-q", "-m", "x")
+    (project / "code").write_text("y\n")
+    shared("create", "A fourth")
+    hooked("commit", "-q", "-a", "-m", "y")
+    assert in_head(project) == ["code", FILE]
+    assert git(project, "status", "--porcelain", "--untracked-files=no") == ""
+
+
+def test_a_commit_of_chosen_files_has_those_alone(hooked: Callable[..., None], project: Path) -> None:
+    before = (project / FILE).read_bytes()
+    hooked("add", "code", "other")
+    hooked("commit", "-q", "-m", "x", "code")
+    assert in_head(project) == ["code"]
+    assert git(project, "status", "--porcelain") == "A  other\n"
+    assert (project / FILE).read_bytes() == before
+    hooked("commit", "-q", "-m", "y")
+    assert in_head(project) == [FILE, "other"]
+
+
+def test_a_branch_without_the_file_stays_without(hooked: Callable[..., None], project: Path) -> None:
+    hooked("checkout", "-q", "--orphan", "pages")
+    hooked("rm", "-r", "-q", "-f", ".")
+    (project / "page").write_text("x\n")
+    hooked("add", "page")
+    hooked("commit", "-q", "-m", "x")
+    assert in_head(project) == ["page"]
+    assert not (project / FILE).exists()
+    hooked("checkout", "-q", "main")
+    assert len((project / FILE).read_text().splitlines()) == 2

@@ -48,10 +48,11 @@ def test_every_change_of_a_task_is_undone_and_redone(world: World) -> None:
         step()
         after, version = seen(ws, id), ws.tasks.get(id, include_deleted=True).version
         assert after != before or step is steps[-1]
-        assert ws.undo(last=True).undone == newest(ws) - 1
+        undone = ws.undo(last=True)
+        assert undone.undone == newest(ws) - 1
         assert seen(ws, id) == before
         assert ws.tasks.get(id, include_deleted=True).version in (version, version + 1)
-        ws.undo(last=True)
+        ws.undo(undone.revision)
         assert seen(ws, id) == after
 
 
@@ -70,7 +71,7 @@ def test_undoing_a_claim_or_a_completion_gives_an_open_task_that_nobody_holds(wo
     with pytest.raises(errors.Fenced):
         ws.tasks.complete(id, token=claimed.token)
     with pytest.raises(errors.NotUndoable) as refused:
-        ws.undo(last=True)  # which would be a claim
+        ws.undo(undone.revision)  # which would be a claim
     assert refused.value.details["events"][0] | {"reason": ""} == {
         **{"kind": "task", "scope": "", "id": id, "op": "undo", "reason": ""}
     }
@@ -127,9 +128,9 @@ def test_a_tree_of_a_template_goes_and_comes_back_as_one(world: World) -> None:
 def test_cells_and_values_of_stashes_go_back(world: World) -> None:
     ws = world.open("ann")
     ws.cells.set("run", "a", {"n": 1})
-    ws.undo(last=True)
+    undone = ws.undo(last=True)
     assert not ws.cells.exists("run", "a")
-    ws.undo(last=True)
+    ws.undo(undone.revision)
     assert (ws.cells.get("run", "a").value, ws.cells.get("run", "a").version) == ({"n": 1}, 3)
     ws.cells.set("run", "b", None)
     ws.cells.delete_run("run")
@@ -172,9 +173,66 @@ def test_a_transaction_with_mail_or_a_hold_is_not_undoable_but_for_its_rest(worl
         step()
         with pytest.raises(errors.NotUndoable):
             ws.undo(last=True)
-    note = ws.tasks.note(ws.tasks.create("b").id, "said")
+
+
+def test_last_goes_back_step_by_step_and_never_redoes(world: World) -> None:
+    ws = world.open("ann")
+    id = ws.tasks.create("first").id
+    titles = ["first", "second", "third", "fourth"]
+    for title in titles[1:]:
+        ws.tasks.update(id, title=title)
+    for title in titles[-2::-1]:
+        undone = ws.undo(last=True)
+        assert ws.tasks.get(id).title == title
+    redone = ws.undo(undone.revision)
+    assert ws.tasks.get(id).title == "second"
+    assert ws.undo(last=True).undone == redone.revision  # what was done again is one's newest change
+    ws.cells.set("run", "a", 1)
+    ws.undo(last=True)
+    ws.undo(last=True)
+    with pytest.raises(errors.NotFound, match="that is not taken back"):
+        ws.undo(last=True)
+    assert ws.tasks.list() == []
+
+
+def test_what_others_took_back_is_not_taken_back_again(world: World) -> None:
+    ws, bob = world.open("ann"), world.open("bob")
+    first = ws.tasks.create("first")
+    second = ws.tasks.update(first.id, priority=0)
+    bob.undo(second.revision, others=True)
+    with pytest.raises(errors.NotFound):
+        bob.undo(last=True)
+    with pytest.raises(errors.Conflict):
+        ws.undo(second.revision)
+    assert ws.undo(last=True).undone == first.revision
+
+
+def test_a_note_stays_and_is_no_change(world: World) -> None:
+    ws = world.open("ann")
+    task = ws.tasks.create("first")
+    changed = ws.tasks.update(task.id, title="second")
+    note = ws.tasks.note(task.id, "said")
+    with pytest.raises(errors.NotUndoable, match=f"only noted something on {task.id}") as refused:
+        ws.undo(last=True)
+    assert refused.value.hint == f"revision {changed.revision} is your change before it"
     with pytest.raises(errors.NotUndoable):
         ws.undo(note.revision)
+    assert ws.undo(changed.revision).records[0].changes == {"title": ["second", "first"]}
+    assert ws.tasks.get(task.id).title == "first"
+    assert [entry.note for entry in ws.tasks.history(task.id) if entry.note] == ["said"]
+
+
+def test_a_change_that_was_redone_is_a_change(world: World) -> None:
+    ws = world.open("ann")
+    task = ws.tasks.create("first")
+    changed = ws.tasks.update(task.id, title="second")
+    other = ws.tasks.update(task.id, priority=0)
+    ws.undo(ws.undo(other.revision).revision)
+    with pytest.raises(errors.Conflict):
+        ws.undo(changed.revision)
+    ws.undo(last=True)
+    ws.undo(last=True)
+    assert (ws.tasks.get(task.id).title, ws.tasks.get(task.id).priority) == ("first", 2)
 
 
 def test_what_was_changed_since_is_a_conflict_unless_forced(world: World) -> None:
@@ -213,7 +271,7 @@ def test_only_ones_own_transactions_unless_asked_for_others(world: World) -> Non
     with pytest.raises(errors.NotFound):
         ws.undo(last=True)
     assert ws.undo(revision, others=True).records[0].kind == "task"
-    for wrong in ({}, {"revision": 1, "last": True}, {"revision": 10**6}, {"revision": "x"}):
+    for wrong in ({}, {"revision": 1, "last": True}, {"revision": 10**6}, {"revision": "x"}, {"revision": 0}):
         with pytest.raises((errors.Invalid, errors.Behind)):
             ws.undo(**wrong)
 

@@ -224,6 +224,8 @@ class Load:
             asked.ending, asked.answer = "answered", call.result
             self.workload.learn(asked.op, asked.args, call.result)
             made = self._revision_of(asked)
+            if any(event.actor == asked.actor for event in self.truth.revisions.get(made, ())):
+                self.workload.made(asked.op, made)
             self.history.acknowledge(made)
             self.workload.revision = max(self.workload.revision, made)
         elif isinstance(error, errors.OutcomeUnknown):

@@ -16,15 +16,15 @@ import msgspec
 
 from holdfast import errors
 from holdfast.testing import ManualClock
-from holdfast.types import Event, Page, TxnResult, as_microseconds
+from holdfast.types import Event, Page, TxnResult, Undone, as_microseconds
 from holdfast.types.agents import Agent, Message
 from holdfast.types.stashes import Link
 from holdfast.types.tasks import Readiness, Reason
 from tests.conformance.model_base import exact
 from tests.conformance.task_bench import agreed
 from tests.simulation.history import Asked, History, Looked
-from tests.simulation.thread_model import ThreadModel
 from tests.simulation.truth import Truth
+from tests.simulation.undo_model import UndoModel
 
 _DETAILS = (
     *("expected", "version", "value", "holder", "current"),
@@ -42,13 +42,12 @@ _DETAILS = (
 )
 
 
-class ReplayModel(ThreadModel):
+class ReplayModel(UndoModel):
     """The model, at the time that the truth says."""
 
     def __init__(self) -> None:
         super().__init__(ManualClock())
         self.moment = 0
-        self.compacted = 0
 
     def time(self) -> int:
         return self.moment
@@ -311,7 +310,10 @@ def refusal(error: errors.HoldfastError) -> tuple[Any, ...]:
 
 
 def _plain(answer: Any) -> Any:
-    """An answer as far as the model tells it: reasons without words, pages with their cursor, agents without a time."""
+    """An answer as far as the model tells it.
+
+    Reasons are without words, pages with their cursor, agents without a time, undos without what they changed.
+    """
     match answer:
         case Readiness():
             reasons = tuple(Reason(reason.code, "", reason.ids) for reason in answer.reasons)
@@ -320,6 +322,9 @@ def _plain(answer: Any) -> Any:
             return [*answer, answer.cursor if isinstance(answer, Page) else None]
         case Agent():
             return msgspec.structs.replace(answer, seen_at=None)
+        case Undone():
+            records = [msgspec.structs.replace(record, changes={}) for record in answer.records]
+            return msgspec.structs.replace(answer, records=records, warnings=[])
     return answer
 
 

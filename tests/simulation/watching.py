@@ -160,7 +160,7 @@ def _check_previous(
     before = by_version.get(("cell", change.run, change.cell, change.version - 1))
     if before is None or any(mark >= before.revision for mark in truth.compacted.values()):
         return  # a new cell, a run that was deleted before it, or an event that may have been compacted meanwhile
-    deleted = before.op in ("delete", "expire", "revoke")
+    deleted = before.op in ("delete", "expire", "revoke") or (before.op == "undo" and "value" not in before.data)
     assert change.created == deleted, f"previous value: {change} at {position} after {before}"
     assert change.old == before.data.get("value"), f"previous value: {change} at {position} after {before}"
 

@@ -18,6 +18,7 @@ from tests.simulation.mail_workload import MailClients
 from tests.simulation.stash_workload import StashClients
 from tests.simulation.task_workload import TaskClients
 from tests.simulation.thread_workload import ThreadClients
+from tests.simulation.undo_model import UNDOABLE
 
 RUNS = ("r1", "r2")
 CELLS = ("a", "b", "c")
@@ -39,6 +40,7 @@ class Workload:
         self.holders: dict[str, str] = {}  # of leases
         self.versions: dict[tuple[str, str], int] = {}
         self.revision = 0
+        self.undoable: list[int] = []  # revisions of late
         self._values = itertools.count(1)
         self.tasks = TaskClients(chance, self.value)
         self.mail = MailClients(self.tasks)
@@ -80,6 +82,11 @@ class Workload:
             name = self.chance.choice(sorted(known))
             return name, known[name]
         return None
+
+    def made(self, op: str, revision: int) -> None:
+        """Remember what can be taken back, or what must be refused."""
+        if op in UNDOABLE:
+            self.undoable.append(revision)
 
     def learn(self, op: str, args: Args, answer: Any) -> None:
         """Remember what an answer tells."""
@@ -137,6 +144,11 @@ def _leased(w: Workload) -> Args:
     id = w.lease()
     holder = w.holders.get(id) if w.chance.random() < 0.8 else None
     return {"id": id} if holder is None else {"id": id, "holder": holder}
+
+
+def _undo(w: Workload) -> Args:
+    """One of the last transactions; the older it is, the more may have changed since."""
+    return {"revision": w.chance.choice(w.undoable[-6:] if w.undoable else [1]), "others": True}
 
 
 def _txn(w: Workload) -> Args:
@@ -199,6 +211,7 @@ OPERATIONS: dict[str, tuple[int, Maker]] = {
     "leases.refresh": (1, _leased),
     "leases.revoke": (1, _leased),
     "txn": (3, _txn),
+    "undo": (4, _undo),
     "events.compact": (1, lambda w: {"before": max(1, w.revision - w.chance.randrange(40))}),
     **{name: (weight, _for_tasks(maker)) for name, (weight, maker) in task_workload.OPERATIONS.items()},
     **{name: (weight, _for_mail(maker)) for name, (weight, maker) in mail_workload.OPERATIONS.items()},

@@ -132,13 +132,36 @@ def test_a_folder_of_beads_has_issues_and_deletions(tmp_path: Path) -> None:
     folder = tmp_path / ".beads"
     folder.mkdir()
     with pytest.raises(errors.NotFound):
-        trackers.beads_folder(str(tmp_path))
+        trackers.beads_file(str(tmp_path))
     (folder / "issues.jsonl").write_text('{"id": "bd-1", "title": "x"}\n')
-    assert trackers.beads_folder(str(tmp_path)) == [str(folder / "issues.jsonl")]
-    (folder / "deletions.jsonl").write_text("")
-    assert trackers.beads_folder(str(folder))[1:] == [str(folder / "deletions.jsonl")]
-    gone = trackers.tombstones(['{"id": "bd-1", "title": "x"}'], ['{"id": "bd-1"}', '{"id": "bd-2", "by": "zed"}'])
-    assert [json.loads(line)["id"] for line in gone] == ["bd-2"]
+    assert trackers.beads_file(str(tmp_path)) == trackers.beads_file(str(folder)) == str(folder / "issues.jsonl")
+
+
+def test_an_issue_that_beads_deleted_is_not_imported_although_it_has_a_line(ws: Workspace) -> None:
+    issues = ['{"id": "bd-1", "title": "deleted"}', "", '{"id": "bd-2", "title": "alive"}']
+    deletions = ['{"id": "bd-1", "ts": "2025-01-15T10:00:00Z", "by": "zed"}', '{"id": "bd-3"}', ""]
+    report = ws.tasks.import_(trackers.without_deleted(issues, deletions), "beads")
+    assert report.created["tasks"] == ["bd-2"]
+    assert [(each.line, each.id) for each in report.skipped] == [(1, "bd-1"), (4, "bd-3")]
+    for wrong in ("{", "[]", '{"ts": "2025-01-15T10:00:00Z"}', '{"id": 3}'):
+        with pytest.raises(errors.Invalid, match="line 2 of the deletions of beads"):
+            trackers.without_deleted(issues, [deletions[0], wrong])
+
+
+def test_a_tombstone_needs_nothing_but_its_id(ws: Workspace) -> None:
+    report = ws.tasks.import_(['{"id": "bd-1", "status": "tombstone", "priority": "none"}'], "beads")
+    assert ([each.id for each in report.skipped], report.created["tasks"]) == (["bd-1"], [])
+
+
+@pytest.mark.parametrize("format", ["beads", "holdfast"])
+def test_an_array_of_records_is_read_as_their_lines_are(ws: Workspace, format: Any) -> None:
+    records: list[dict[str, Any]] = [{"id": "hf-1", "title": "one"}, {"id": "hf-2", "title": "two"}]
+    if format == "holdfast":
+        records = [{"format": "holdfast.task/1", **record} for record in records]
+    lines = json.dumps(records, indent=2).splitlines()
+    assert trackers.recognise(lines) == format
+    assert ws.tasks.import_(lines, format).created["tasks"] == ["hf-1", "hf-2"]
+    assert ws.tasks.import_([json.dumps(record) for record in records], format).unchanged["tasks"] == ["hf-1", "hf-2"]
 
 
 # --- GitHub ----------------------------------------------------------------------------------------------------------
@@ -262,9 +285,71 @@ def test_answers_of_linear_become_tasks(ws: Workspace) -> None:
     [
         ('{"format": "holdfast.task/1", "id": "hf-1", "title": "x"}', "holdfast"),
         ('{"id": "bd-1", "title": "x", "status": "open"}', "beads"),
-        ("no JSON", "holdfast"),
         ("", "holdfast"),
+        ("[]", "holdfast"),
     ],
 )
 def test_a_file_is_recognised_by_what_is_in_it(line: str, format: str) -> None:
     assert trackers.recognise([line]) == format
+    assert trackers.recognise(["", line]) == format
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no JSON", "it is neither JSON nor a CSV"),
+        ("ID;Title\nA-1;x", "it is neither JSON nor a CSV"),
+        ('"a quote that never ends', "it is neither JSON nor a CSV"),
+        ('{"message": "Not Found", "status": "404"}', "its first record has message, status"),
+        ('{"message": "Not Found"}', "its first record has message"),
+        ('{"errors": [{"code": 7}]}', "its first record has code"),
+        ("{}", "its first record has no fields"),
+        ('[{"number": 7, "title": "x"}, {"numb', "begins as an array of JSON and is none: .* line 1 column"),
+        ('[\n {"number": 7,\n "title": "x"}', "begins as an array of JSON and is none: .* line 3 column"),
+    ],
+)
+def test_a_file_that_is_nothing_known_says_what_it_is(text: str, message: str) -> None:
+    with pytest.raises(errors.Invalid, match=message):
+        trackers.recognise(text.split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "message"),
+    [
+        ("github", json.dumps([{"number": 8, "title": "y"}]), 'issue 8: it lacks "url"'),
+        (
+            "github",
+            json.dumps([{**ISSUE, "url": "https://gitlab.com/a/b/-/issues/7"}]),
+            "issue 12: 'https://gitlab.com",
+        ),
+        ("github", json.dumps([{**ISSUE, "labels": "bug"}]), "issue 12: labels must be a list"),
+        ("github", json.dumps([{**ISSUE, "comments": [{"author": None}]}]), 'issue 12: comments[0] lacks "body"'),
+        ("github", json.dumps([{**ISSUE, "milestone": "1.0"}]), "issue 12: milestone must be an object"),
+        ("linear", "ID,Title,Created\nA-1,x,gestern", "issue A-1: 'gestern' is not a time"),
+        ("linear", "ID,Title\nA-1,", 'issue A-1: the field "Title" is missing'),
+        ("linear", "ID,Title\n,x", 'issue x: the field "ID" is missing'),
+        ("linear", json.dumps([{"number": 7, "title": "x"}]), 'issue 7: it lacks "identifier"'),
+        ("linear", json.dumps({**NODE, "comments": {"nodes": [{"user": None}]}}), 'the field "body" is missing'),
+    ],
+)
+def test_an_issue_that_cannot_be_read_says_what_is_wrong_with_it(
+    ws: Workspace, format: Any, text: str, message: str
+) -> None:
+    with pytest.raises(errors.Invalid) as refused:
+        ws.tasks.import_(text.split("\n"), format)
+    (problem,) = refused.value.details["problems"]
+    assert message in problem.message
+
+
+def test_a_record_of_another_format_of_ours_says_where_it_belongs(ws: Workspace) -> None:
+    for format, message in (("holdfast.task/2", "update Holdfast"), ("holdfast.shared/1", "holdfast share reads")):
+        with pytest.raises(errors.Invalid) as refused:
+            ws.tasks.import_([json.dumps({"format": format, "id": "hf-1", "title": "x"})])
+        assert message in refused.value.details["problems"][0].message
+
+
+def test_a_csv_that_cannot_be_read_is_refused(ws: Workspace) -> None:
+    with pytest.raises(errors.Invalid, match="the CSV cannot be read"):
+        ws.tasks.import_(["ID,Title,Description", f"A-1,x,{'y' * 200_000}"], "linear")
+    with pytest.raises(errors.Invalid, match="list of str"):
+        ws.tasks.import_(5, "linear")  # type: ignore[arg-type]

@@ -3,10 +3,14 @@
 Tasks, cells and the values of stashes get back what the log says they had before, if nobody has changed them since; the
 result is their next version, and the history keeps both. What cannot be taken back refuses the whole: holds that were
 granted or ended, mail that was sent, what was purged. An undo is a transaction like any other, so undoing it redoes.
+Its last event has the kind `undo` and the revision that it took back as its id: so `last` goes back step by step, and
+never redoes.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -26,9 +30,12 @@ from holdfast.types import END_OF_REVISION, Event, Reverted, Undone
 Record = tuple[str, str, str]  # kind, scope, id
 MAX_NAMED: Final = 1000  # that an error names; its text counts all
 _packed = msgspec.msgpack.Encoder().encode
+EVENT: Final = "undo"  # its id is the revision that was taken back
+_LOOKED_BACK: Final = 100  # transactions, for the one that a hint names
 _RUN: Final = cells.RUN  # marks the highest version of a run that was deleted: nothing to take back
 _HOLDS: Final = ("lock", "cell-lock", "lease", "path", "stash-lock")
 _SAVED: Final = ("set", "increment")
+_NOTE: Final = "note"
 _VALUED: Final = ("resource", "artifact", "context", stash_rows.COUNTER)
 
 
@@ -41,10 +48,11 @@ def undo(
     others: bool = False,
     force: bool = False,
 ) -> Undone:
-    """Take back the transaction of a revision, or with `last` one's own newest one; `dry_run` only reports.
+    """Take back the transaction of a revision, or with `last` one's own newest one that is not taken back yet.
 
-    Raises NotUndoable if it also granted or ended a hold, sent mail or purged; `partial` takes back the rest. Raises
-    Conflict if something was changed since, unless forced, and NotUndoable for others' transactions without `others`.
+    `dry_run` only reports. Raises NotUndoable if it also granted or ended a hold, sent mail or purged; `partial` takes
+    back the rest. Raises Conflict if something was changed since, unless forced, and NotUndoable for others'
+    transactions without `others`.
     """
     check_flag(last=last, dry_run=dry_run, partial=partial, others=others, force=force)
     revision = _chosen(tx, revision, last)
@@ -52,15 +60,16 @@ def undo(
     _check_own(tx, found[0], others)
     kept, left = _sort(tx, found)
     if left and not (partial and kept):
-        raise _not_undoable(revision, left, kept)
+        raise _not_undoable(revision, left, _hint(tx, revision, last, bool(kept)))
     records = _by_record(kept)
     if not force:
         _check_unchanged(tx, revision, records)
     with tx.dry_run() as trial:
         reverted, warnings = _revert(tx, revision, records)
         if not reverted:
-            message = f"revision {revision} left nothing that could be taken back"
-            raise errors.NotUndoable(message, hint="", revision=revision, events=[])
+            hint = _hint(tx, revision, last, False)
+            raise errors.NotUndoable(_nothing(revision, kept), hint=hint, revision=revision, events=[])
+        tx.emit(EVENT, str(revision), UNDO, data=_packed({"redo": _is_undo(tx, revision)}))
         if not dry_run:
             trial.keep()
     named = [f"{_name(event)} {event.op}: {why}" for event, why in left]
@@ -75,12 +84,57 @@ def _chosen(tx: Tx, revision: int | None, last: bool) -> int:
         hint = "last=True takes back your newest one; events.list() shows the revision of each"
         raise errors.Invalid("undo takes one transaction: the one of a revision, or your last", hint=hint)
     if revision is not None:
+        if type(revision) is not int or revision < 1:
+            raise errors.Invalid(f"revision must be a whole number from 1, not {revision!r}")
         return revision
-    newest = events.newest_by(tx, tx.actor, tx.revision)
+    newest = next(_own(tx, tx.revision), None)
     if newest is None:
-        message = f"{tx.actor} has changed nothing yet that the log still has"
+        message = f"{tx.actor} has changed nothing that the log still has and that is not taken back"
         raise errors.NotFound(message, hint="name yourself as you did then, or give a revision")
     return newest
+
+
+def _own(tx: Tx, below: int) -> Iterator[int]:
+    """One's own transactions below a revision, newest first: what was done or redone, and not taken back since."""
+    while (found := events.newest_by(tx, tx.actor, below)) is not None:
+        below = found
+        if not _is_undo(tx, found) and not _is_undone(tx, found):
+            yield found
+
+
+def _is_undo(tx: Tx, revision: int) -> bool:
+    """Whether a transaction took something back; one that takes back an undo is a redo, and none."""
+    event = events.find_in(tx, revision, EVENT)
+    return event is not None and not event.data["redo"]
+
+
+def _is_undone(tx: Tx, revision: int) -> bool:
+    """Whether somebody took a transaction back, and nobody did that again."""
+    undone, row = False, events.newest_at(tx, EVENT, "", str(revision), END_OF_REVISION)
+    while row is not None:
+        undone, row = not undone, events.newest_at(tx, EVENT, "", str(row[0]), END_OF_REVISION)
+    return undone
+
+
+def _hint(tx: Tx, revision: int, last: bool, partial: bool) -> str | None:
+    """What else can be done: `partial`, which the error proposes itself, or with `last` the transaction before."""
+    if partial or not last:
+        return None if partial else ""
+    for found in itertools.islice(_own(tx, revision), _LOOKED_BACK):
+        if found <= events.marks(tx)[1]:
+            break
+        kept, left = _sort(tx, events.of_revision(tx, found))
+        if not left and any(event.op != _NOTE for event in kept):
+            return f"revision {found} is your change before it"
+    return ""
+
+
+def _nothing(revision: int, kept: list[Event]) -> str:
+    """Why a transaction has nothing to take back."""
+    noted = dict.fromkeys(event.id for event in kept if "note" in event.data)
+    if noted:
+        return f"revision {revision} only noted something on {', '.join([*noted][:5])}, and notes stay in the history"
+    return f"revision {revision} left nothing that could be taken back"
 
 
 def _check_own(tx: Tx, event: Event, others: bool) -> None:
@@ -98,7 +152,7 @@ def _sort(tx: Tx, found: list[Event]) -> tuple[list[Event], list[tuple[Event, st
     completed = {event.id for event in found if event.kind == task_rows.TASK and event.op == "complete"}
     kept, left = [], []
     for event in found:
-        if event.kind == _RUN or _went_with(tx, event, completed):
+        if event.kind in (_RUN, EVENT) or _went_with(tx, event, completed):
             continue
         why = _refusal(tx, event)
         if why:
@@ -144,7 +198,7 @@ def _stash_refusal(tx: Tx, event: Event) -> str:
     return "" if events.previous(tx, event.kind, "", event.id, event.version) else "its former value is not known"
 
 
-def _not_undoable(revision: int, left: list[tuple[Event, str]], kept: list[Event]) -> errors.NotUndoable:
+def _not_undoable(revision: int, left: list[tuple[Event, str]], hint: str | None) -> errors.NotUndoable:
     named = "; ".join(f"{_name(event)} {event.op} ({why})" for event, why in left[:5])
     more = f" and {len(left) - 5} more" if len(left) > 5 else ""
     message = f"revision {revision} cannot be taken back: {named}{more}"
@@ -152,7 +206,7 @@ def _not_undoable(revision: int, left: list[tuple[Event, str]], kept: list[Event
         {"kind": event.kind, "scope": event.scope, "id": event.id, "op": event.op, "reason": why}
         for event, why in left[:MAX_NAMED]
     ]
-    return errors.NotUndoable(message, hint=None if kept else "", revision=revision, events=those)
+    return errors.NotUndoable(message, hint=hint, revision=revision, events=those)
 
 
 def _name(event: Event) -> str:
@@ -171,9 +225,12 @@ def _check_unchanged(tx: Tx, revision: int, records: dict[Record, list[Event]]) 
     changed = []
     for kind, scope, id in records:
         row = events.newest_at(tx, kind, scope, id, END_OF_REVISION)
-        assert row is not None
-        if row[0] != revision:
-            changed.append(events.to_event(row))
+        while row is not None and row[0] > revision:
+            event = events.to_event(row)
+            if not _leaves_all(tx, event, revision):
+                changed.append(event)
+                break
+            row = events.previous(tx, kind, scope, id, event.version)
     if not changed:
         return
     named = "; ".join(
@@ -190,6 +247,14 @@ def _check_unchanged(tx: Tx, revision: int, records: dict[Record, list[Event]]) 
         for event in changed[:MAX_NAMED]
     ]
     raise errors.Conflict(f"changed since revision {revision}: {named}{more}", hint=hint, changed=those)
+
+
+def _leaves_all(tx: Tx, event: Event, revision: int) -> bool:
+    """Whether a record is as it was after a revision in spite of an event: a note, or what was taken back, and how."""
+    if (event.kind == task_rows.TASK and event.op == _NOTE) or _is_undone(tx, event.revision):
+        return True
+    undo = events.find_in(tx, event.revision, EVENT)
+    return undo is not None and not undo.data["redo"] and int(undo.id) > revision
 
 
 # --- taking it back --------------------------------------------------------------------------------------------------

@@ -88,14 +88,13 @@ _USED: Final = {*Issue.__struct_fields__} - {"assignee"}
 
 def read_issue(raw: dict[str, Any], config: Config) -> Record:
     """The record of an issue. Raises Gone for one that was deleted in beads."""
+    if raw.get("status") == "tombstone":
+        raise Gone
     if "title" not in raw:
         raise errors.Invalid('the field "title" is missing')
-    if raw.get("status") != "tombstone":
-        check_title(raw["title"], config)
-        check_priority(raw.get("priority", 2))
+    check_title(raw["title"], config)
+    check_priority(raw.get("priority", 2))
     issue = msgspec.convert(raw, Issue)
-    if issue.status == "tombstone":
-        raise Gone
     left = {name: value for name, value in raw.items() if name not in _USED}
     record = Record(
         issue.id,

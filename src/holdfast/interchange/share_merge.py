@@ -232,7 +232,8 @@ class _Reading:
             self._new.add(stored.seq)
             self._keys.add(key, stored.id)
             put(tx, key, stored.seq, 0, to_line(new[key].entry), {})
-            self._report.created.append(stored.id)
+            if new[key].entry.value("deleted_at") is None:  # else it is deleted in the same transaction
+                self._report.created.append(stored.id)
             new[key].shown = seen(tx, stored, {}, self._keys)
 
     def _set_aside(self, key: str, task: _Task, error: Exception) -> None:

@@ -272,11 +272,22 @@ def check_fields(raw: dict[str, Any], config: Config) -> Draft:
     return check_draft(config, **given, hint=raw.get("grimoire_hint"))
 
 
+def _no_line(format: Any) -> str:
+    """Why a line of another format is not one of ours."""
+    wanted = f'a line of an export has "format": "{FORMAT}"'
+    if format is None:
+        return f'the field "format" is missing: {wanted}'
+    if str(format).startswith(FORMAT.partition("/")[0] + "/"):
+        return f"it is of a newer Holdfast, with the format {format!r}: update Holdfast here"
+    if str(format).startswith("holdfast.shared/"):
+        return "it is of tasks that travel with a repository, which holdfast share reads"
+    return f'"format" is {format!r}: {wanted}'
+
+
 def read_own(raw: dict[str, Any], config: Config) -> Record:
     """The record of a line of our own format."""
     if raw.get("format") != FORMAT:
-        found = f'"format" is {raw["format"]!r}' if "format" in raw else 'the field "format" is missing'
-        raise errors.Invalid(f'{found}: a line of an export has "format": "{FORMAT}"')
+        raise errors.Invalid(_no_line(raw.get("format")))
     draft = check_fields(raw, config)
     line = msgspec.convert(raw, TaskLine)
     if line.grimoire is not None:

@@ -2,7 +2,8 @@
 
 `recognise` tells which a file is; `lines_of` makes of each issue a line with the names of tasks. Its id is derived from
 the reference of the issue (its address on GitHub, its identifier in Linear), so the same issue is the same task in
-every import. A field that tasks do not have is kept as JSON in a note, with a warning that names it.
+every import. A field that tasks do not have is kept as JSON in a note, with a warning that names it. An issue that
+cannot be read becomes a line that says why, and is refused with the others.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -23,12 +23,13 @@ from holdfast import errors
 from holdfast.domains.routing.config import Config
 from holdfast.domains.tasks.creation import check_draft, check_note, check_priority, check_tag, check_title
 from holdfast.domains.tasks.details import check_ref, stored_refs
-from holdfast.interchange.jsonl import Time, moment
+from holdfast.interchange.jsonl import Time, check_lines, moment
 from holdfast.interchange.task_export import NO_FIELD, Note, Record, past_of
 from holdfast.kernel.validate import check_name
 from holdfast.types.tasks import ImportFormat, TaskStatus, TaskType
 
 _MARK: Final = "tracker"  # in each line that is made here
+_WRONG: Final = "wrong"  # in a line of an issue that cannot be read: why
 _ADDRESS: Final = re.compile(r"https?://([^/]+)/([^/]+)/([^/]+)/(?:issues|pull)/(\d+)")
 _TYPES: Final[dict[str, TaskType]] = {
     **{"bug": "bug", "enhancement": "feature", "feature": "feature", "epic": "epic", "chore": "chore"},
@@ -40,6 +41,7 @@ _PLAIN: Final = ("done", "completed", "todo", "open")  # states that a status sa
 _CLOSED: Final = ("done", "completed", "canceled", "cancelled", "duplicate")
 _NOISE: Final = {"id", "closed", "isPinned", "reactionGroups", "projectCards", "projectItems", "isDraft", "uuid"}
 _ID_LENGTH: Final = 64
+DELETIONS: Final = "deletions.jsonl"  # of beads, beside the issues
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -74,10 +76,9 @@ class Tracked(msgspec.Struct, frozen=True):
 
 
 def check_tracked(raw: dict[str, Any]) -> None:
-    """Raise Invalid unless this is a line of `lines_of`: an issue that lacks what it needs stays as it is there."""
-    if _MARK not in raw:
-        needed = "number, title and url for GitHub, identifier (or ID) and title for Linear"
-        raise errors.Invalid(f"this is no issue of a tracker: it needs {needed}")
+    """Raise Invalid unless this is a line of `lines_of` that can be a task."""
+    if _WRONG in raw or _MARK not in raw:
+        raise errors.Invalid(str(raw.get(_WRONG, "this is no issue of a tracker")))
 
 
 def read_tracked(raw: dict[str, Any], config: Config) -> Record:
@@ -121,84 +122,198 @@ def _others(ids: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def recognise(lines: Sequence[str]) -> ImportFormat:
-    """The format of a file, by its first record."""
-    first = next((line.strip() for line in lines if line.strip()), "")
-    if first.startswith(("[", "{")):
-        records = _parsed(lines)
-        raw = next((each for each in records if isinstance(each, dict)), {})
-        if "format" in raw:
+    """The format of a file, by its first record. Raises Invalid if that does not tell it."""
+    header = _header(lines)
+    if header is None:
+        return "holdfast"
+    if "ID" in header and "Title" in header:
+        return "linear"
+    records = _parsed(lines)
+    raw = next((each for each in records if isinstance(each, dict)), None)
+    if raw is None:
+        if not records:
             return "holdfast"
-        if "identifier" in raw:
-            return "linear"
-        if "number" in raw and "title" in raw:
-            return "github"
-        return "beads" if "title" in raw and "id" in raw else "holdfast"
-    header = next(csv.reader([first]), [])
-    return "linear" if "ID" in header and "Title" in header else "holdfast"
+        raise _unknown("it is neither JSON nor a CSV with the columns ID and Title")
+    if "format" in raw:
+        return "holdfast"
+    if "identifier" in raw:
+        return "linear"
+    if "number" in raw and "title" in raw:
+        return "github"
+    if "title" in raw and "id" in raw:
+        return "beads"
+    raise _unknown(f"its first record has {', '.join(map(str, [*raw][:10])) or 'no fields'}")
+
+
+def _unknown(found: str) -> errors.Invalid:
+    hint = "--format names it: holdfast (which needs format), beads (id and title), github (number, title and url) or"
+    return errors.Invalid(
+        f"the file has none of the formats that can be imported: {found}", hint=f"{hint} linear (identifier and title)"
+    )
+
+
+def _header(lines: Sequence[str]) -> list[str] | None:
+    """The cells of the first line that is not blank, as if this were a CSV; None if there is no such line."""
+    first = next((line.strip() for line in lines if line.strip()), None)
+    try:
+        return None if first is None else next(csv.reader([first]), [])
+    except csv.Error:
+        return []
 
 
 def lines_of(lines: Sequence[str], format: ImportFormat) -> list[str]:
     """A line for each issue of a file or of a list of lines; lines that were made here stay as they are."""
-    make = {"github": _github, "linear": _linear}[format]
+    check_lines(lines)
     first = next((line.strip() for line in lines if line.strip()), "")
+    if format in ("holdfast", "beads"):
+        return [json.dumps(raw) for raw in _parsed(lines)] if first.startswith("[") else [*lines]
     if format == "linear" and first and not first.startswith(("[", "{")):
-        return [_line(make, row) for row in csv.DictReader(f"{line}\n" for line in lines)]
-    return [_line(make, raw) for raw in _parsed(lines)]
+        return [_line(format, raw) for raw in _rows(lines)]
+    return [_line(format, raw) for raw in _parsed(lines)]
+
+
+def _rows(lines: Sequence[str]) -> Iterator[dict[str, Any]]:
+    try:
+        for row in csv.DictReader(f"{line}\n" for line in lines):
+            more = row.pop(None, None)
+            yield {**row, "more": more} if more else row
+    except csv.Error as error:
+        raise errors.Invalid(f"the CSV cannot be read: {error}", hint="export it again, with commas") from error
 
 
 def _parsed(lines: Sequence[str]) -> list[Any]:
-    """The objects of a file: an array, a response of an API, or one for each line; other lines stay texts."""
-    with suppress(ValueError, RecursionError):
-        whole = json.loads("\n".join(lines))
-        while isinstance(whole, dict) and len(whole) == 1:
-            (whole,) = whole.values()  # {"data": {"issues": {"nodes": [...]}}}
-        if isinstance(whole, dict) and isinstance(whole.get("nodes"), list):
-            whole = whole["nodes"]
-        return whole if isinstance(whole, list) else [whole]
-    found: list[Any] = []
-    for line in lines:
-        try:
-            found.append(json.loads(line))
-        except (ValueError, RecursionError):
-            found.append(line)
-    return [each for each in found if each != ""]
+    """The objects of a file: an array, a response of an API, or one for each line; other lines stay texts.
+
+    Raises Invalid for an array that is not whole.
+    """
+    text = "\n".join(lines)
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if text.lstrip().startswith("["):
+            message = f"the file begins as an array of JSON and is none: {error}"
+            raise errors.Invalid(message, hint="export it again: a part of it may be missing") from error
+        return [found for line in lines if (found := _value(line)) != ""]
+    while isinstance(whole, dict) and len(whole) == 1 and isinstance(inner := next(iter(whole.values())), dict | list):
+        whole = inner  # {"data": {"issues": {"nodes": [...]}}}
+    if isinstance(whole, dict) and isinstance(whole.get("nodes"), list):
+        whole = whole["nodes"]
+    return whole if isinstance(whole, list) else [whole]
 
 
-def _line(make: Callable[[dict[str, Any]], dict[str, Any]], raw: Any) -> str:
+def _value(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+
+
+def _line(format: ImportFormat, raw: Any) -> str:
     if not isinstance(raw, dict):
         return raw if isinstance(raw, str) else json.dumps(raw)
     if _MARK not in raw:
-        with suppress(KeyError, TypeError, ValueError, AttributeError):  # it stays as it is, and is refused by its line
-            raw = make(raw)
+        try:
+            raw = _made(format, raw)
+        except (errors.Invalid, msgspec.ValidationError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raw = {_MARK: format, _WRONG: f"{_called(raw)}{_why(error)}"}
     return json.dumps({name: value for name, value in raw.items() if value not in (None, "", [], {})})
 
 
-def beads_folder(path: str) -> list[str]:
-    """The files of a folder of beads, or of the one with a folder `.beads`: issues, then deletions if there are any."""
+def _made(format: ImportFormat, raw: dict[str, Any]) -> dict[str, Any]:
+    if format == "github":
+        msgspec.convert(raw, _GithubIssue)
+        return _github(raw)
+    if "ID" in raw or "Title" in raw:
+        return _linear_row(raw)
+    msgspec.convert(raw, _LinearIssue)
+    return _linear_json(raw)
+
+
+def _called(raw: dict[str, Any]) -> str:
+    """The name of an issue that cannot be read, if it has one."""
+    name = next((raw[field] for field in ("number", "identifier", "ID", "title", "Title") if raw.get(field)), None)
+    return "" if name is None else f"issue {name!s:.60}: "
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f'the field "{error.args[0]}" is missing'
+    if isinstance(error, errors.Invalid | msgspec.ValidationError):
+        return str(getattr(error, "message", error))
+    return f"it is not as the tracker exports it: {error}"
+
+
+def beads_file(path: str) -> str:
+    """The issues in a folder of beads, or in the one with a folder `.beads`."""
     folder = path if os.path.basename(os.path.abspath(path)) == ".beads" else os.path.join(path, ".beads")
-    names = ("issues.jsonl", "beads.jsonl")
-    issues = next((name for name in names if os.path.isfile(os.path.join(folder, name))), None)
+    found = (os.path.join(folder, name) for name in ("issues.jsonl", "beads.jsonl"))
+    issues = next((each for each in found if os.path.isfile(each)), None)
     if issues is None:
         hint = "name the file itself, or the folder .beads"
         raise errors.NotFound(f"{path} has no .beads/issues.jsonl", hint=hint)
-    deletions = os.path.join(folder, "deletions.jsonl")
-    return [os.path.join(folder, issues), *([deletions] if os.path.isfile(deletions) else [])]
+    return issues
 
 
-def tombstones(issues: Sequence[str], deletions: Sequence[str]) -> list[str]:
-    """A line of beads for each deleted issue that is not among the others."""
-    there = {each.get("id") for each in _parsed(issues) if isinstance(each, dict)}
-    ids = dict.fromkeys(str(each["id"]) for each in _parsed(deletions) if isinstance(each, dict) and "id" in each)
-    return [json.dumps({"id": id, "title": id, "status": "tombstone"}) for id in ids if id not in there]
+def without_deleted(issues: Sequence[str], deletions: Sequence[str]) -> list[str]:
+    """The lines of beads with those of deleted issues as tombstones, and one more for each that has no line.
+
+    Raises Invalid for a deletion that cannot be read.
+    """
+    ids: dict[str, None] = {}
+    for number, line in enumerate(deletions, 1):
+        if line.strip():
+            raw = _value(line)
+            if not isinstance(raw, dict) or not isinstance(raw.get("id"), str):
+                raise errors.Invalid(f"line {number} of the deletions of beads cannot be read: it needs an id")
+            ids[raw["id"]] = None
+    found: set[str] = set()
+    kept = []
+    for line in issues:
+        raw = _value(line)
+        id = raw.get("id") if isinstance(raw, dict) else None
+        gone = isinstance(id, str) and id in ids
+        found |= {str(id)} if gone else set()
+        kept.append(_tombstone(str(id)) if gone else line)
+    return kept + [_tombstone(id) for id in ids if id not in found]
+
+
+def _tombstone(id: str) -> str:
+    return json.dumps({"id": id, "title": id, "status": "tombstone"})
 
 
 # --- GitHub ----------------------------------------------------------------------------------------------------------
 
 
+class _Comment(msgspec.Struct):
+    body: str | None
+    createdAt: str | None = None
+
+
+class _Milestone(msgspec.Struct):
+    title: str
+
+
+class _GithubIssue(msgspec.Struct):
+    """The types of what is read of an issue."""
+
+    number: int
+    title: str
+    url: str
+    body: str | None = None
+    state: str | None = None
+    labels: list[dict[str, Any] | str] | None = None
+    assignees: list[dict[str, Any] | str] | None = None
+    comments: list[_Comment] | None = None
+    milestone: _Milestone | None = None
+    createdAt: str | None = None
+    updatedAt: str | None = None
+    closedAt: str | None = None
+
+
 def _github(raw: dict[str, Any]) -> dict[str, Any]:
     found = _ADDRESS.match(raw["url"])
     if found is None:
-        raise ValueError
+        raise errors.Invalid(f"{raw['url']!r:.200} is not the address of an issue of GitHub")
     host, owner, repository, number = found.groups()
     labels = [name for label in raw.get("labels") or () if (name := _name(label))]
     if raw.get("milestone"):
@@ -258,8 +373,21 @@ def _rest(raw: dict[str, Any], used: set[str]) -> dict[str, Any]:
 # --- Linear ----------------------------------------------------------------------------------------------------------
 
 
-def _linear(raw: dict[str, Any]) -> dict[str, Any]:
-    return _linear_json(raw) if "identifier" in raw else _linear_row(raw)
+class _LinearIssue(msgspec.Struct):
+    """The types of what is read of an issue."""
+
+    identifier: str
+    title: str
+    description: str | None = None
+    state: dict[str, Any] | str | None = None
+    labels: dict[str, Any] | list[Any] | None = None
+    comments: dict[str, Any] | list[Any] | None = None
+    parent: dict[str, Any] | None = None
+    url: str | None = None
+    createdAt: str | None = None
+    updatedAt: str | None = None
+    completedAt: str | None = None
+    canceledAt: str | None = None
 
 
 def _linear_json(raw: dict[str, Any]) -> dict[str, Any]:
@@ -304,6 +432,9 @@ _ROW: Final = {
 
 
 def _linear_row(raw: dict[str, Any]) -> dict[str, Any]:
+    for field in ("ID", "Title"):
+        if not raw.get(field):
+            raise KeyError(field)
     labels = _listed(raw.get("Labels"))
     closed_at = _time(raw.get("Completed")) or _time(raw.get("Canceled"))
     done = closed_at is not None or str(raw.get("Status", "")).lower() in _CLOSED
@@ -331,5 +462,8 @@ def _time(text: str | None) -> str | None:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        at = datetime.strptime(text.partition(" (")[0], "%a %b %d %Y %H:%M:%S GMT%z")
+        try:
+            at = datetime.strptime(text.partition(" (")[0], "%a %b %d %Y %H:%M:%S GMT%z")
+        except ValueError:
+            raise errors.Invalid(f"{text!r:.60} is not a time") from None
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).isoformat()

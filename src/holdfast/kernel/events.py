@@ -194,6 +194,13 @@ def newest_by(snapshot: Snapshot, actor: str, below: int) -> int | None:
     return None if row is None else int(row[0])
 
 
+def find_in(snapshot: Snapshot, revision: int, kind: str) -> Event | None:
+    """The first event of this kind in a transaction."""
+    source = "log INDEXED BY log_revision CROSS JOIN records ON key = record"
+    row = snapshot.one(f"SELECT {_COLUMNS} FROM {source} WHERE revision = ? AND kind = ? LIMIT 1", (revision, kind))
+    return None if row is None else to_event(row)
+
+
 def previous(snapshot: Snapshot, kind: str, scope: str, id: str, version: int) -> Row | None:
     """The event of the record just before `version`."""
     return snapshot.one(

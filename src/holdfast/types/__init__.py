@@ -70,7 +70,7 @@ class Grant(msgspec.Struct, frozen=True):
 EVENT_KINDS: Final = (
     *("task", "cell", "run", "lock", "cell-lock", "lease", "path", "message", "agent"),
     *("template", "route", "config", "clock", "log", "stash", "stash-lock", "trail", "link"),
-    *("cycle", "cycle-conflict", "queue", "channel", "sharing", "thread", "interrupt", "item"),
+    *("cycle", "cycle-conflict", "queue", "channel", "sharing", "thread", "interrupt", "item", "undo"),
 )
 
 
@@ -208,12 +208,23 @@ class Reverted(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         name = f"{self.scope}/{self.id}" if self.scope else self.id
-        parts = [f"{field} {_brief(old)} -> {_brief(new)}" for field, (old, new) in self.changes.items()]
-        return f"{self.kind} {name}: {', '.join(parts)}"
+        parts = [_told(field, old, new) for field, (old, new) in self.changes.items()]
+        return f"{self.kind} {name}: {', '.join(parts) or 'more than is shown'}"
+
+
+def _told(field: str, old: Any, new: Any) -> str:
+    if field == "deleted":
+        return "deleted" if new else "brought back"
+    return f"{field.replace('_', ' ')} {_brief(old)} -> {_brief(new)}"
 
 
 def _brief(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
+    """A value in a few words: texts as they are, lists with commas, anything else as JSON."""
+    if isinstance(value, list | tuple):
+        value = ", ".join(str(each[-1]) if isinstance(each, list | tuple) else str(each) for each in value)
+    elif value is not None and not isinstance(value, str):
+        value = msgspec.json.encode(value).decode()
+    text = value or "none"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -63,11 +63,16 @@ def import_(
         from holdfast.interchange import slices
         from holdfast.interchange.task_import import import_ as import_in
 
-        if format in ("github", "linear"):
+        if format in ("github", "linear") or (part is None and _is_array(lines)):
             from holdfast.interchange.trackers import lines_of
 
             lines = lines_of(lines, format)
     return slices.steps(partial(import_in, format=format, prefer=prefer), lines, dry_run, skip_bad, part, atomic)
+
+
+def _is_array(lines: Sequence[str]) -> bool:
+    """Whether lines are those of one array of JSON, as some trackers print them."""
+    return isinstance(lines, list | tuple) and bool(lines) and isinstance(lines[0], str) and lines[0][:1] == "["
 
 
 def sharing(snapshot: Snapshot, id: str | None = None) -> Sharing:

@@ -60,7 +60,7 @@ _MODULES: Final = {
     "cycle": ("cycle export", "cycle import", "cycle old-keys", "cycle show", "cycle validate"),
     "demo": ("bench", "demo"),
     "doctor": ("doctor", "version"),
-    "edit": ("create", "edit"),
+    "edit": ("create", "edit", "undo"),
     "fleet": ("activity", "board", "graph", "status", "timeline"),
     "lists": ("list", "ready"),
     "completion": ("completion",),

@@ -188,7 +188,9 @@ def _text(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
-        return title(" ".join(value))
+        return title(" ".join(value)) or "none"
+    if isinstance(value, list | tuple) and all(isinstance(each, list | tuple) and len(each) == 2 for each in value):
+        return title(" ".join(str(what) for _, what in value))  # references, each after its kind
     return brief(value)
 
 
@@ -211,6 +213,8 @@ def _rest(data: Data) -> str:
 
 def _tell_cell(actor: str, kind: str, name: str, op: str, data: Data) -> str:
     value = f" to {brief(data['value'])}" if "value" in data else ""
+    if op == "undo":
+        return f"{actor} set the cell {name} back{value or ': it is gone again'}"
     return f"{actor} {_DEEDS.get(op, f'did {op} to')} the cell {name}{value}"
 
 
@@ -247,10 +251,15 @@ def _tell_agent(actor: str, kind: str, name: str, op: str, data: Data) -> str:
     return f"{actor} {_DEEDS.get(op, f'did {op} to')}{who}{_rest(data)}"
 
 
+def _tell_undo(actor: str, kind: str, name: str, op: str, data: Data) -> str:
+    return f"{actor} took back revision {name}{', which was an undo' if data.get('redo') else ''}"
+
+
 _KIND: Final[dict[str, Callable[[str, str, str, str, Data], str]]] = {
     "agent": _tell_agent,
     "cell": _tell_cell,
     "link": _tell_link,
     "message": _tell_message,
+    "undo": _tell_undo,
     **dict.fromkeys(("lock", "cell-lock", "stash-lock", "path"), _tell_lock),
 }

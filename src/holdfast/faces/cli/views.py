@@ -15,7 +15,7 @@ import msgspec
 from holdfast.faces.cli.output import printable, printable_lines
 from holdfast.faces.cli.times import moment, readable, since, until
 from holdfast.faces.cli.width import brief, fitted, json_line, title, whole, wrapped
-from holdfast.types import Cell, CellChange, CellVersion, Event, Grant, Lease
+from holdfast.types import Cell, CellChange, CellVersion, Event, Grant, Lease, Undone
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
@@ -391,8 +391,22 @@ def _bulk(found: BulkResult, paint: Paint) -> list[str]:
     return [*lines, f"{done} done, {len(lines) - done} refused"]
 
 
+def _undone(found: Undone, paint: Paint) -> list[str]:
+    """What was taken back, record by record, and how to do it again."""
+    if found.revision is None:
+        lines = [f"would take back revision {found.undone}"]
+    else:
+        again = paint("dim", f"holdfast undo {found.revision} does it again")
+        lines = [f"took back revision {found.undone}, as revision {found.revision}; {again}"]
+    lines += [f"  {row(record, paint)}" for record in found.records]
+    lines += [f"  left as it is: {printable(left)}" for left in found.left]
+    return [*lines, *(f"  but {printable(readable(warning))}" for warning in found.warnings)]
+
+
 # Answers of several lines, whatever was asked.
-_ANSWERS: Final[dict[str, Callable[[Any, Paint], list[str]]]] = {"BulkResult": _bulk, "Readiness": _readiness}
+_ANSWERS: Final[dict[str, Callable[[Any, Paint], list[str]]]] = {
+    **{"BulkResult": _bulk, "Readiness": _readiness, "Undone": _undone}
+}
 # By the names of their types, so that showing one loads no other.
 _LINES: Final[dict[str, Callable[[Any, Paint], str]]] = {
     "Agent": _agent,

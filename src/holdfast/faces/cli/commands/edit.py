@@ -1,4 +1,4 @@
-"""`holdfast create` and `edit`: a task as a text, from standard input or in an editor.
+"""`holdfast create` and `edit`: a task as a text, from standard input or in an editor; and `undo`, to take it back.
 
 A text that could not be stored is kept in a file, whatever the reason: nobody writes it twice.
 """
@@ -18,6 +18,7 @@ from holdfast.faces.cli.call import Session, perform
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.derive import derive
 from holdfast.types import Op, VersionEquals
+from holdfast.workspace.transaction import Root
 
 _HEAD: Final = """\
 # {id}, version {version}. Save and leave to change the task; leave it as it is to change nothing.
@@ -44,6 +45,25 @@ create: Final = msgspec.structs.replace(
     run=create_task,
     more="With - as TITLE, standard input has the title in its first line and the body after it. For several tasks at"
     " once see holdfast help bulk.",
+)
+
+
+def undo_one(session: Session, given: dict[str, Any]) -> int:
+    """Take back one transaction: that of a revision, or one's own last."""
+    revision, last = given.get("revision"), bool(given.get("last"))
+    if (revision is not None) == last:
+        wrong = "either a REVISION or --last, not both" if last else "a REVISION, or --last for your newest change"
+        raise Usage(f"holdfast undo takes {wrong}", hint="holdfast event list shows the revision of each change")
+    if revision is not None and revision < 1:
+        raise Usage(f"REVISION must be a whole number from 1, not {revision}")
+    return perform(session, Root.undo, given)
+
+
+undo: Final = msgspec.structs.replace(
+    derive(Root.undo),
+    run=undo_one,
+    more="Again --last takes back the change before that, and so on. To do again what was taken back, undo the revision"
+    " of the undo. A note stays: it is no change that could be taken back.",
 )
 
 

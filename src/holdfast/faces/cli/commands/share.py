@@ -25,11 +25,12 @@ from holdfast.filesystem import write_private
 from holdfast.interchange.jsonl import refusal
 from holdfast.interchange.slices import BYTES, LINES, problems_of
 from holdfast.types import ImportProblem, counted
-from holdfast.types.tasks import SharedReport
+from holdfast.types.tasks import SharedReport, Sharing
 
 _ATTRIBUTES: Final = ".gitattributes"
 _UNION: Final = f"{location.SHARED} merge=union"
 _MEND: Final = "correct the file, or lose what is damaged: holdfast {} --skip-bad"
+_CHOSEN: Final = "next-index-"  # begins the name of the index of `git commit FILE`
 _MOST: Final = 20  # warnings that are printed
 _PUBLIC: Final = (
     "what becomes public with the repository: tasks with their titles, bodies, tags, links, references and dates,",
@@ -40,7 +41,7 @@ _PUBLIC: Final = (
 @command(
     "share",
     Argument("skip_bad", "flag", help="lose the damaged lines of the file"),
-    Argument("staged", "flag", help="called by the pre-commit hook: add the file to the commit, if sharing is on"),
+    Argument("staged", "flag", help="called by the pre-commit hook: add the file to the commit too"),
     more="The file is read by init, next and prime. holdfast setup git installs the hook that writes it before each\n"
     "commit. What was committed once stays in git's history, also after off or purge.",
     op=Tasks.merge_shared,
@@ -48,8 +49,7 @@ _PUBLIC: Final = (
 def share(session: Session, given: dict[str, Any]) -> int:
     """Write the shared tasks to holdfast.jsonl now, joined with what is in it."""
     staged = bool(given.get("staged"))
-    place = session.find_place()
-    if staged and (place is None or not place.exists or location.git_root(session.folder) is None):
+    if staged and not _goes_along(session):
         return 0
     path = _file(session)
     with session.open(writing=True) as workspace:
@@ -72,22 +72,27 @@ def share(session: Session, given: dict[str, Any]) -> int:
 @command(
     "share on",
     Argument("notes", "flag", help="also notes and results"),
+    Argument("no_notes", "flag", help="no more notes and results, from now on"),
     Argument("authors", "flag", help="also the names of authors and assignees"),
+    Argument("no_authors", "flag", help="no more names, from now on"),
     Argument("skip_bad", "flag", help="lose the damaged lines of a file that came with the repository"),
-    more="The first use lists what becomes public.",
+    more="The first use lists what becomes public. What was shared once stays in the file, in the other clones and\n"
+    "in git's history: --no-notes and --no-authors only keep back what is new.",
     op=Tasks.set_sharing,
 )
 def share_on(session: Session, given: dict[str, Any]) -> int:
     """Let the tasks of this workspace travel with the repository, from now on."""
     path = _file(session)
+    notes, authors = _choice(given, "notes"), _choice(given, "authors")
     with session.open(writing=True) as workspace:
         before = workspace.tasks.sharing()
         report = _merge(session, workspace, path, bool(given.get("skip_bad")), on="share on")
-        after = workspace.tasks.set_sharing(True, notes=_flag(given, "notes"), authors=_flag(given, "authors"))
+        after = workspace.tasks.set_sharing(True, notes=notes, authors=authors)
         workspace.tasks.merge_shared()
         count = _write(session, workspace, path)
     wrote_rule = _attribute(os.path.dirname(path))
-    lines = [*(() if before.on else _public(after)), *_said(report), f"{counted(count, 'lines')} in {path}"]
+    lines = [*(() if before.on else _public(after)), *_kept_back(before, after), *_said(report)]
+    lines.append(f"{counted(count, 'lines')} in {path}")
     lines += [f"{_ATTRIBUTES} lets git keep the lines of both sides"] if wrote_rule else []
     lines.append(f"next: holdfast setup git; git add {location.SHARED} {_ATTRIBUTES}; git commit")
     session.out.say({"file": path, "lines": count, "report": report, "sharing": after}, *lines)
@@ -105,11 +110,23 @@ def share_off(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-def _flag(given: dict[str, Any], name: str) -> bool | None:
-    return True if given.get(name) else None
+def _choice(given: dict[str, Any], name: str) -> bool | None:
+    """What an option and its opposite say; None if neither was given."""
+    if given.get(name) and given.get(f"no_{name}"):
+        raise Usage(f"--{name} and --no-{name} exclude each other")
+    return True if given.get(name) else False if given.get(f"no_{name}") else None
 
 
-def _public(sharing: Any) -> list[str]:
+def _kept_back(before: Sharing, after: Sharing) -> list[str]:
+    """What becomes public no longer, and what of it stays public."""
+    what = (("notes and results", before.notes, after.notes), ("names of authors", before.authors, after.authors))
+    gone = [text for text, was, now in what if was and not now]
+    if not gone:
+        return []
+    return [f"no new {' and '.join(gone)} become public; what was shared stays in the file and in git's history"]
+
+
+def _public(sharing: Sharing) -> list[str]:
     """What everybody sees who sees the repository."""
     more = [text for text, on in (("notes and results", sharing.notes), ("names of authors", sharing.authors)) if on]
     never = [text for text, on in (("notes", sharing.notes), ("names of authors", sharing.authors)) if not on]
@@ -269,31 +286,48 @@ def _lives(process: int) -> bool:
 
 
 def _attribute(root: str) -> bool:
-    """Have git keep the lines of both sides when it merges; False if that is so already."""
-    path = os.path.join(root, _ATTRIBUTES)
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            old = file.read()
-    except FileNotFoundError:
-        old = ""
+    """Have git keep the lines of both sides when it merges, in a file that is replaced at once; False if it does so."""
+    from pathlib import Path
+
+    from holdfast.faces.cli.setup import files
+
+    file = files.look(Path(root, _ATTRIBUTES), [Path(root)])
+    old = file.text or ""
     if _UNION in (line.strip() for line in old.splitlines()):
         return False
     end = "" if not old or old.endswith("\n") else "\n"
-    with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        file.write(f"{old}{end}{_UNION}\n")
+    files.write([files.Step(file, f"{old}{end}{_UNION}\n")])
     return True
+
+
+def _goes_along(session: Session) -> bool:
+    """Whether the commit that is being made takes the file along: it is tracked there, and no file was chosen.
+
+    A branch that never had it, such as one without a past, stays without. `git commit FILE` commits just what it names,
+    from an index of its own; git would not know of a file that a hook adds to that one.
+    """
+    place, root = session.find_place(), location.git_root(session.folder)
+    if place is None or not place.exists or root is None:
+        return False
+    index = os.path.basename(session.environ.get("GIT_INDEX_FILE", ""))
+    return not index.startswith(_CHOSEN) and _git(root, "ls-files", "--error-unmatch", "--", location.SHARED) is None
+
+
+def _git(folder: str, *words: str) -> str | None:
+    """What git says if it fails; None if it does not."""
+    import subprocess
+
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, check=False)
+    return done.stderr.decode(errors="replace").strip() if done.returncode else None
 
 
 def _add(path: str) -> None:
     """Make the file a part of the commit that is being made."""
-    import subprocess
-
     folder, name = os.path.split(path)
-    done = subprocess.run(["git", "add", "--", name], cwd=folder, capture_output=True, check=False)
-    if done.returncode != 0:
+    failed = _git(folder, "add", "--", name)
+    if failed is not None:
         raise errors.Unavailable(
-            f"git cannot add {name}: {done.stderr.decode(errors='replace').strip()}",
-            hint="remove it from .gitignore, or holdfast share off",
+            f"git cannot add {name}: {failed}", hint="holdfast share off stops this, and correct what git says"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.operation import Operation
 
 
+_OPENED: Final = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
 _PAGE: Final = 1000
 _DIFFERENCES: Final = 20  # of a conflict
 _PREFER: Final = "import --prefer theirs takes those in the file, --prefer ours keeps those here"
@@ -176,10 +178,16 @@ def report_import(session: Session, op: Operation[..., Any], report: Any) -> Non
 
 
 def read_lines(path: str) -> tuple[list[str], list[ImportProblem]]:
-    """The lines of a file, and those of them that are not UTF-8; - is standard input."""
+    """The lines of a file, and those of them that are not UTF-8; - is standard input.
+
+    Raises Invalid for what is no regular file: a named pipe without a writer would never answer. What the shell opened,
+    as in <(command), has one.
+    """
     try:
         if path == "-":
             return decode_lines(sys.stdin.buffer.read())
+        if not stat.S_ISREG(os.stat(path).st_mode) and not path.startswith(_OPENED):
+            raise errors.Invalid(f"{path} is not a regular file", hint="name a file, or - for standard input")
         with open(path, "rb") as file:
             return decode_lines(file.read())
     except OSError as error:
@@ -190,17 +198,19 @@ def _read_tracker(path: str, given: dict[str, Any]) -> tuple[list[str], list[Imp
     """The lines of a file or of a folder of beads; the format is recognised if none was given."""
     from holdfast.interchange import trackers
 
-    if not os.path.isdir(path):
-        lines, bad = read_lines(path)
-        given["format"] = given.get("format") or trackers.recognise(lines)
-        return (lines if given["format"] in ("holdfast", "beads") else trackers.lines_of(lines, given["format"])), bad
-    if given.setdefault("format", "beads") != "beads":
-        raise errors.Invalid(f"{path} is a folder, and only beads has those", hint="name a file")
-    issues, *deletions = trackers.beads_folder(path)
-    lines, bad = read_lines(issues)
-    for name in deletions:
-        lines += trackers.tombstones(lines, read_lines(name)[0])
-    return lines, bad
+    if os.path.isdir(path):
+        if given.setdefault("format", "beads") != "beads":
+            raise errors.Invalid(f"{path} is a folder, and only beads has those", hint="name a file")
+        path = trackers.beads_file(path)
+    lines, bad = read_lines(path)
+    given["format"] = given.get("format") or trackers.recognise(lines)
+    deletions = os.path.join(os.path.dirname(os.path.abspath(path)), trackers.DELETIONS)
+    if given["format"] == "beads" and path != "-" and os.path.isfile(deletions):
+        gone, wrong = read_lines(deletions)
+        if wrong:
+            raise errors.Invalid(f"{deletions}: {wrong[0]}", hint="correct it, or move it elsewhere")
+        return trackers.without_deleted(lines, gone), bad
+    return trackers.lines_of(lines, given["format"]), bad
 
 
 def decode_lines(data: bytes, name: str = "") -> tuple[list[str], list[ImportProblem]]:
