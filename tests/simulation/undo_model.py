@@ -115,8 +115,8 @@ class UndoModel(ThreadModel):
                 if isinstance(change, list) and len(change) == 2:
                     old.setdefault(name, change[0])
                     new[name] = change[1]
-        goes = those[0].op == "create" or (old.get("deleted") is False and new["deleted"] is True)
         back = {} if those[0].op == "create" else {name: value for name, value in old.items() if new[name] != value}
+        goes = those[0].op == "create" or back.get("deleted") is True
         fields: dict[str, Any] = {name: value for name, value in back.items() if name in _BACK}
         if "tags" in fields:
             fields["tags"] = tuple(fields["tags"] or ())
@@ -135,8 +135,8 @@ class UndoModel(ThreadModel):
             self._refuse_family(row, is_new=those[0].op == "create")
             fields |= {"deleted": self.now, "deletion": row.id}
         elif back.get("deleted") is False and row.deleted is not None:
-            raise AssertionError("not reached: it goes then")
-        elif back.get("deleted") is True and row.deleted is not None:
+            if row.parent_id is not None and self.state.tasks[row.parent_id].deleted is not None:
+                raise errors.ParentNotFound(parent_id=row.parent_id)
             fields |= {"deleted": None, "deletion": None}
         if not {name for name, value in fields.items() if getattr(row, name) != value}:
             return 0
