@@ -61,6 +61,17 @@ def test_v1_a_watched_status_is_drawn_again_when_something_changes(made: Cli, st
     watching.terminate()
 
 
+def test_v1_a_status_says_who_waits_in_line_and_for_how_long(made: Cli, started: Callable[..., Any]) -> None:
+    made("lock", "acquire", "deploy", "--actor", "ada")
+    waiting = started("lock", "acquire", "deploy", "--wait", "60", "--actor", "bob")
+    watching = started("status", "--watch")
+    while (line := watching.stdout.readline()) and "in line" not in line:
+        pass
+    assert re.search(r"deploy  ada  \d+ s, no end  in line: bob \d+ s", line)
+    watching.terminate()
+    waiting.terminate()
+
+
 def test_v2_the_text_of_a_graph_marks_held_waiting_and_the_longest_chain(made: Cli) -> None:
     ids = chain(made)
     free = made("create", "Alone", "-q").id

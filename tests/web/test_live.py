@@ -143,7 +143,9 @@ def test_w13_acts_are_off_while_the_connection_is_lost(mortal: Mortal, browser: 
     expect(page.get_by_role("dialog").get_by_role("heading")).to_have_text("New task")
 
 
-def test_w13_eight_tabs_share_one_stream_and_all_see_a_change(mortal: Mortal, browser: BrowserContext) -> None:
+def test_w13_eight_tabs_share_one_stream_also_after_the_server_was_killed(
+    mortal: Mortal, browser: BrowserContext
+) -> None:
     tabs = [browser.new_page() for _ in range(8)]
     for tab in tabs:
         tab.goto(f"{mortal.url}/ui/-/log")
@@ -154,6 +156,21 @@ def test_w13_eight_tabs_share_one_stream_and_all_see_a_change(mortal: Mortal, br
     for tab in tabs:
         tab.bring_to_front()
         expect(tab.locator(".event")).to_have_count(1)
+    mortal.kill()
+    for tab in tabs:
+        tab.bring_to_front()
+        expect(tab.locator(".banner")).to_contain_text("Connection lost at")
+    with holdfast.open(mortal.folder, actor="ada") as local:
+        for number in range(5):
+            local.tasks.create(f"meanwhile {number}")
+    mortal.start()
+    for tab in tabs:
+        tab.bring_to_front()
+        expect(tab.locator(".banner")).to_be_hidden()
+        expect(tab.locator(".event")).to_have_count(6)
+        shown = revisions(tab)
+        assert shown == list(range(shown[0], shown[0] + 6))
+    assert mortal.streams() == 1
 
 
 def test_w13_a_thousand_changes_at_once_are_shown_and_the_page_stays_small(
