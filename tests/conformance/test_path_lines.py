@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from holdfast import errors
+from holdfast.domains.paths.grants import _PathAttempt
 from holdfast.domains.paths.patterns import Detail, covers
-from holdfast.domains.paths.taking import _PathAttempt
 from holdfast.types import Event, Op
 from holdfast.types.agents import PathLock
 from holdfast.workspace import Workspace

@@ -120,7 +120,7 @@ BUGS = [
     ),
     Bug(
         "paths are locked for a task without a claim",
-        "domains/paths/taking.py",
+        "domains/paths/grants.py",
         """    authorise(tx, task, holder, None, "lock paths for it")
     return task
 """,
@@ -130,7 +130,7 @@ BUGS = [
     ),
     Bug(
         "who waits for a directory is overtaken",
-        "domains/paths/taking.py",
+        "domains/paths/grants.py",
         """        if met is not None and not _waits_for(tx, holder, name, first):
 """,
         """        if first.patterns == wanted.patterns and met is not None and not _waits_for(tx, holder, name, first):
@@ -166,7 +166,7 @@ BUGS = [
     ),
     Bug(
         "readers wait behind readers in line",
-        "domains/paths/taking.py",
+        "domains/paths/grants.py",
         """        met = clash(expected, wanted, holder)
 """,
         """        met = None if name == holder else patterns.meeting(first.patterns, wanted.patterns)
@@ -175,7 +175,7 @@ BUGS = [
     ),
     Bug(
         "locking again shortens a lock",
-        "domains/paths/taking.py",
+        "domains/paths/grants.py",
         """            leases.renew(tx, bound, micros, shorten=False)
 """,
         """            leases.renew(tx, bound, micros)
@@ -184,7 +184,7 @@ BUGS = [
     ),
     Bug(
         "locking again is another lock",
-        "domains/paths/taking.py",
+        "domains/paths/grants.py",
         """        if again is not None:
 """,
         """        if again is not None and self._ticket is not None:
@@ -202,7 +202,7 @@ BUGS = [
     ),
     Bug(
         "a check refuses the holder where another shares",
-        "domains/paths/taking.py",
+        "domains/paths/__init__.py",
         """    if mine is None and theirs is not None:
 """,
         """    if theirs is not None:
@@ -220,7 +220,7 @@ BUGS = [
     ),
     Bug(
         "a release by task takes others' locks",
-        "domains/paths/taking.py",
+        "domains/paths/grants.py",
         """    if not force or holder is not None or task is None:
 """,
         """    if task is None:
@@ -229,7 +229,7 @@ BUGS = [
     ),
     Bug(
         "a release by force is not told",
-        "domains/paths/taking.py",
+        "domains/paths/grants.py",
         """    locks.free(tx, target, locks.require(tx, target), "release", forced=forced, reason=reason)
 """,
         """    locks.free(tx, target, locks.require(tx, target), "release")
@@ -238,7 +238,7 @@ BUGS = [
     ),
     Bug(
         "a lock of a claim is refreshed by itself",
-        "domains/paths/taking.py",
+        "domains/paths/grants.py",
         " and row[4] == _claim_lease(tx, found.task):\n",
         " and False:\n",
         PATHS,

@@ -1,7 +1,7 @@
 """Connections for callers that block: kept while they are of use, and given up when an answer does not come in time.
 
-A kept connection that has something to read was closed, or is out of step: it is never used again. What a caller is
-told of a connection that broke says whether its server may have the request.
+A kept connection that has something to read was closed, or is out of step: it is never used again. The error for a
+connection that broke says whether its server may have the request.
 """
 
 from __future__ import annotations

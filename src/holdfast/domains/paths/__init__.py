@@ -25,9 +25,9 @@ from holdfast.types import DerivedActor, Page
 from holdfast.types.agents import PathLock
 
 if TYPE_CHECKING:
-    from holdfast.domains.paths import taking as _taking
+    from holdfast.domains.paths import grants as _grants
 else:  # whoever asks before an edit needs neither it nor the tasks that it asks
-    _taking = Late("holdfast.domains.paths.taking")
+    _grants = Late("holdfast.domains.paths.grants")
 
 LISTED: Final = "paths.list() lists the locks that are held"
 
@@ -187,7 +187,7 @@ class Paths(Domain[M]):
     prefix = "paths"
     held = Held("path", ("id",), ("id",))
     lock = procedure(
-        _taking.lock,
+        _grants.lock,
         http="POST /api/paths/lock",
         cli="path lock PATTERNS...",
         help="Lock paths and all below them; exit code 12 if somebody has one.",
@@ -200,7 +200,7 @@ class Paths(Domain[M]):
         mcp="paths",
     )
     release = write(
-        _taking.release,
+        _grants.release,
         http="POST /api/paths/release",
         cli="path release [ID]",
         done=("released {result:path locks}",),
@@ -220,7 +220,7 @@ class Paths(Domain[M]):
         mcp="paths",
     )
     refresh = write(
-        _taking.refresh,
+        _grants.refresh,
         http="POST /api/paths/{id}/refresh",
         cli="path refresh",
         help="Renew a path lock; exit code 15 if it was lost meanwhile.",

@@ -48,7 +48,6 @@ def probe(tx: Tx, id: str) -> Found | None:
     return Found(task.version, task.status)
 
 
-# What examples need.
 _CLAIM: Final = "holdfast claim hf-7k2q"
 _BLOCKED: Final = (_CLAIM, "holdfast block hf-7k2q 'no grammar yet'")
 _REVIEWED: Final = (_CLAIM, "holdfast done hf-7k2q --review")

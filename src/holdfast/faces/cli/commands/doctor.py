@@ -56,10 +56,10 @@ def doctor(session: Session, given: dict[str, Any]) -> int:
 
 
 def _lines(findings: list[Finding]) -> Iterator[str]:
-    """The findings for people: one cause that stops several checks is told once."""
-    told: dict[tuple[str, str], str] = {}
+    """The findings for people: one cause that stops several checks is printed once."""
+    shown: dict[tuple[str, str], str] = {}
     for each in findings:
-        first = told.setdefault((each.text, each.todo), each.about)
+        first = shown.setdefault((each.text, each.todo), each.about)
         if first != each.about:
             yield f"{each.level:<4}  {each.about:<12}  as {first}"
             continue
