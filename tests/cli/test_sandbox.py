@@ -7,6 +7,7 @@ to root. Where neither can make one these tests are skipped, but for those that 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -116,12 +117,32 @@ def test_i22_reads_work_where_files_can_only_be_read_and_writes_name_the_ways_ou
     payload = {"session_id": "s", "tool_name": "Write", "tool_input": {"file_path": str(repository / "src/deep/file")}}
     hook = reader("guard", "--hook", "claude", stdin=json.dumps(payload))
     assert (hook.code, "ada" in hook.err) == (2, True), hook
+    assert re.search(r"^ok +schema", reader("doctor").out, re.MULTILINE)
     for words in (["create", "two"], ["next"], ["note", task["id"], "x"], ["mail", "send", "ada", "s", "b"]):
         refused = reader(*words)
         assert (refused.code, refused.out) == (16, ""), refused
         assert "cannot be written from here" in refused.err
         assert "MCP tools" in refused.err
         assert "writable_roots" in refused.err
+
+
+def test_i22_who_looks_at_a_setup_needs_to_write_nothing(shell: Shell, repository: Path) -> None:
+    for words in (["init"], ["setup", "claude"]):
+        assert shell(*words).code == 0
+    folders = [repository, repository / ".claude"]
+    modes = [folder.stat().st_mode for folder in folders]
+    for folder in folders:
+        folder.chmod(0o500)
+    try:
+        outer = shell.with_(PYTHONPATH=str(Path(__file__).parents[2]))
+        check = outer.run(obeying([*HOLDFAST, "setup", "claude", "--check"]))
+    finally:
+        for folder, mode in zip(folders, modes, strict=True):
+            folder.chmod(mode)
+    if "cannot give up a capability" in check.err:
+        pytest.skip(check.err)
+    assert "can be written" not in check.out, check
+    assert (check.code, "everything is in place" in check.out) == (0, True), check
 
 
 def test_i22_setup_in_a_linked_worktree_says_how_a_sandbox_there_can_write(

@@ -423,8 +423,17 @@ BUSY_TIMEOUT = 10.0
 
 def schema_of(folder: Path) -> tuple[int, int]:
     """The schema of a store, and the newest that this program knows."""
-    with translated(), closing(connect_raw(str(folder / FILE), apsw.SQLITE_OPEN_READONLY)) as store:
+    with translated(), closing(_reader_of(folder)) as store:
         return migrations.schema_of(store), migrations.known()
+
+
+def _reader_of(folder: Path) -> apsw.Connection:
+    """A connection that only reads, also where nobody could write."""
+    if os.access(folder, os.W_OK):
+        return connect_raw(str(folder / FILE), apsw.SQLITE_OPEN_READONLY)
+    from holdfast.kernel.read_only import ReadStore  # which needs the engine
+
+    return ReadStore(str(folder), BUSY_TIMEOUT).connect()
 
 
 def upgrade(

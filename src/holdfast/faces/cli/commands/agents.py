@@ -388,12 +388,12 @@ def _check(session: Session, client: str, root: Any) -> int:
         lines = [*(problems or ["everything is in place"]), "there is no workspace, so the hooks allow everything"]
         session.out.say(problems, *lines, runs=[])
         return 1 if problems else 0
-    if not problems:
+    tried = probe.can_try(client)
+    if not problems and tried:
         problems = list(probe.try_hooks(client, root, session.environ))
     runs = probe.last_runs(client, location.private_folder(place, session.environ))
     if any("never ran" in run for run in runs):
         runs.append(f"if {client} runs here, it ignores them: {clients.CLIENTS[client].trust}")
-    session.out.say(
-        problems, *(problems or ["everything is in place, and the guard refuses as it must"]), *runs, runs=runs
-    )
+    well = "and the guard refuses as it must" if tried else "but the guard cannot be tried from here"
+    session.out.say(problems, *(problems or [f"everything is in place, {well}"]), *runs, runs=runs)
     return 1 if problems else 0

@@ -343,8 +343,11 @@ def _hooks(session: Session) -> Iterator[Found]:
     for client in CLIENTS:
         if not probe.is_installed(client, root):
             continue
-        for problem in probe.try_hooks(client, root, session.environ):
-            yield "bad", f"{client}: {problem}", f"holdfast setup {client}"
+        if probe.can_try(client):
+            for problem in probe.try_hooks(client, root, session.environ):
+                yield "bad", f"{client}: {problem}", f"holdfast setup {client}"
+        else:
+            yield "note", f"{client}: not tried, because no temporary file can be written", "work outside the sandbox"
         for run in probe.last_runs(client, location.private_folder(session.place, session.environ)):
             if "never ran" in run:
                 yield "note", run, f"if it is used here: {CLIENTS[client].trust}"

@@ -263,12 +263,13 @@ def _problems(client: str, root: Path, choice: Choice) -> list[Outcome]:
 
 def _problem(place: _Place) -> str | None:
     try:
-        step = _put(place)
+        step = _put(place, writing=False)  # who only looks may be in a place that can only be read
         old = step.file.text
         if old is None:
             return f"{place.path} does not exist"
         if step.new == old:
             return None
+        look(place.path, place.within)  # whether it could be edited
         missing = place.edit.drop(old) == old
         return f"{place.path} {'has nothing of holdfast in it' if missing else 'is not up to date'}"
     except Invalid as error:
@@ -323,8 +324,8 @@ def _places(client: str, root: Path, choice: Choice = DEFAULT) -> list[_Place]:
     return [_Place(folder / name, edit, (root, folder), wanted.executable) for name, edit in wanted.files.items()]
 
 
-def _put(place: _Place) -> Step:
-    file = look(place.path, place.within)
+def _put(place: _Place, *, writing: bool = True) -> Step:
+    file = look(place.path, place.within, writing=writing)
     if place.executable:
         if file.text is not None and not file.mode & 0o111:
             raise Invalid(f"{place.path} is not executable, so git does not run it", hint="make it executable first")

@@ -44,8 +44,8 @@ class Step:
     new: str | None
 
 
-def look(path: Path, within: Iterable[Path]) -> File:
-    """Read a file in one of the folders. Raises Invalid if it cannot be edited safely."""
+def look(path: Path, within: Iterable[Path], *, writing: bool = True) -> File:
+    """Read a file in one of the folders. Raises Invalid if it cannot be edited safely, or cannot be written now."""
     try:
         real = path.resolve()
     except (OSError, RuntimeError) as error:  # a loop of symlinks
@@ -53,23 +53,27 @@ def look(path: Path, within: Iterable[Path]) -> File:
     if not any(real.is_relative_to(folder.resolve()) for folder in within):
         hint = "replace the symlink by a file of the project"
         raise Invalid(f"{path} leads out of the project, to {real}", hint=hint)
-    for folder in real.parents:
-        if folder.exists():
-            if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-                raise Invalid(f"{folder} is not a folder that can be written", hint="check its permissions")
-            break
+    if writing:
+        _check_folder(real)
     if not real.exists():
         return File(path, real, None)
     found = real.stat()
     if not stat.S_ISREG(found.st_mode):
         raise Invalid(f"{path} is not a regular file", hint="move it out of the way")
-    if not found.st_mode & 0o222 or not os.access(real, os.R_OK | os.W_OK):
+    if writing and (not found.st_mode & 0o222 or not os.access(real, os.R_OK | os.W_OK)):
         raise Invalid(f"{path} is read-only", hint="make it writable for you first")
     try:
         text = real.read_bytes().decode()
     except UnicodeDecodeError as error:
         raise Invalid(f"{path} is not UTF-8: {error}", hint="convert it to UTF-8 first") from error
     return File(path, real, text, stat.S_IMODE(found.st_mode), (found.st_uid, found.st_gid))
+
+
+def _check_folder(file: Path) -> None:
+    """Raise Invalid unless a file can be made or replaced where it lies."""
+    folder = next(folder for folder in file.parents if folder.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise Invalid(f"{folder} is not a folder that can be written", hint="check its permissions")
 
 
 def write(steps: Sequence[Step]) -> None:

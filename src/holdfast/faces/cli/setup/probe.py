@@ -48,6 +48,14 @@ def try_hooks(client: str, root: Path, environ: Mapping[str, str]) -> Iterator[s
             yield f"the guard refuses what nobody locks: {said.strip() or f'exit code {code}'}"
 
 
+def can_try(client: str) -> bool:
+    """Whether the guard of a client can be tried from here: that of git needs a file for what is staged."""
+    try:
+        return client != "git" or bool(tempfile.gettempdir())
+    except FileNotFoundError:
+        return False
+
+
 def _run(client: str, root: Path, command: str, path: Path, env: dict[str, str]) -> tuple[int, str]:
     """Run a hook for an edit of a file; returns its exit code and all that it printed."""
     if client == "git":
