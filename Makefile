@@ -13,7 +13,7 @@ COMPILED := .venv/.compiled
 TOOLS    := .venv/tools/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test web check fix bench peers screenshots teeth sim faults clients long house dist smoke clean
+.PHONY: help setup run demo test web check fix bench peers docs screenshots teeth sim faults clients long house dist smoke clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -55,6 +55,13 @@ peers: $(READY) ## Run the same work on Holdfast, Redis, PostgreSQL, NATS, etcd,
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]' || true
 	$(BIN)/python -m tests.peers $(ARGS)
 
+docs: export PIP_CONSTRAINT := constraints.txt
+docs: export PIP_BUILD_CONSTRAINT := constraints.txt
+docs: $(READY) ## Build the documents as a site into site/, and follow its links
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --clean
+	@$(BIN)/python -m tests.docs.site site
+
 screenshots: $(READY) ## Photograph every view of the page into docs/images
 	@tests/packages.sh chromium
 	$(BIN)/python -m tests.web.screenshots $(ARGS)
@@ -84,7 +91,7 @@ smoke: $(READY) ## Install the wheel of dist/ into clean environments and try ea
 	@$(BIN)/python -m tests.release.smoke $(ARGS)
 
 clean: ## Remove caches and build output; keeps .venv
-	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .teeth .long $(COMPILED)
+	rm -rf build dist site src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .teeth .long $(COMPILED)
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
 # pytest compiles each test file in its own way. Every worker would do that for itself; once, beside the checks, is enough.

@@ -306,6 +306,27 @@ def test_s8_s10_a_queue_that_is_deleted_or_expires_takes_its_items_along_and_bla
 
 
 @pytest.mark.kinds("drawn")
+def test_s4_pop_removes_the_last_ready_item_for_good(world: World) -> None:
+    ws = world.open("a")
+    jobs = queue(ws, 1, 2, 3)
+    first = taken(ws, jobs)
+    assert [(item.number, item.value, item.state) for item in [ws.queues.pop(jobs)] if item] == [(3, 3, "ready")]
+    ws.queues.put(jobs, 4)  # numbers are not given twice
+    assert [item.number for item in ws.queues.list(jobs)] == [1, 2, 4]
+    assert [item and item.value for item in (ws.queues.pop(jobs), ws.queues.pop(jobs), ws.queues.pop(jobs))] == [
+        4,
+        2,
+        None,
+    ]
+    ws.queues.nack(jobs, first.token)  # type: ignore[arg-type]
+    assert [item.value for item in [ws.queues.pop(jobs)] if item] == [1]
+    assert ws.queues.size(jobs) == QueueSize(0, 0, 0, 0)
+    assert ws.queues.pop(queue(ws, name="never-used")) is None
+    assert "pop" in {event.op for event in ws.events.list(kinds=["queue"], id=jobs)}
+    assert ws.check().problems == []
+
+
+@pytest.mark.kinds("drawn")
 def test_s4_what_is_no_queue_and_what_is_no_item_is_refused(world: World) -> None:
     ws = world.open("a")
     jobs, counter = queue(ws, 1), ws.stashes.create("n", "counter").id
@@ -316,6 +337,7 @@ def test_s4_what_is_no_queue_and_what_is_no_item_is_refused(world: World) -> Non
         partial(ws.queues.ack, token=1),
         ws.queues.size,
         ws.queues.list,
+        ws.queues.pop,
         ws.queues.retry,
         ws.queues.discard,
     ]

@@ -128,6 +128,16 @@ class QueueModel(StashModel):
         self._log(id, queue, op, before, item=number)
         return item.state
 
+    def queues_pop(self, id: StashId) -> QueueItem | None:
+        own, queue = self._queue(id)
+        ready = [number for number, item in queue.items.items() if item.state == "ready"]
+        if not ready:
+            return None
+        before, last = _counts(queue), max(ready)
+        item = self._item(own, last, queue.items.pop(last))
+        self._log(own, queue, "pop", before, item=last)
+        return item
+
     # --- dead letters, and what readers see --------------------------------------------------------------------------
 
     def queues_retry(self, id: StashId, number: int | None = None) -> int:

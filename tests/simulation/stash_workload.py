@@ -22,7 +22,8 @@ NEEDED = {
     "stashes.refresh": "lock",
     **dict.fromkeys((f"channels.{op}" for op in ("publish", "subscribe", "ack", "unsubscribe")), "channel"),
     **dict.fromkeys(
-        (f"queues.{op}" for op in ("put", "put_all", "take", "refresh", "ack", "nack", "retry", "discard")), "queue"
+        (f"queues.{op}" for op in ("put", "put_all", "take", "refresh", "ack", "nack", "pop", "retry", "discard")),
+        "queue",
     ),
 }
 LISTED = ("belongs_to", "scoped_to", "child_of", "branches_from")  # whose ids the log tells
@@ -261,6 +262,7 @@ OPERATIONS: dict[str, tuple[int, Maker]] = {
     "queues.ack": (2, StashClients.taken),
     "queues.nack": (2, lambda s: {**s.taken(), "delay": s.chance.choice((None, None, *TTLS))}),
     "queues.refresh": (1, lambda s: {**s.taken(), "ttl": s.chance.choice((None, *TTLS))}),
+    "queues.pop": (1, lambda s: {"id": s.queue()}),
     "queues.retry": (1, StashClients.dead),
     "queues.discard": (1, StashClients.dead),
     "channels.publish": (4, lambda s: {"id": s.channel(), "value": s.tasks.value()}),

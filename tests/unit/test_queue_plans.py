@@ -17,7 +17,20 @@ from holdfast import Workspace
 from tests.unit.tracing import Tracing, table_of
 
 HOT = {"queues", "queue_items", "stashes", "leases", "log", "records"}
-OPERATIONS = ("put", "put with a key", "put_all", "take", "refresh", "ack", "nack", "expire", "due", "size", "list")
+OPERATIONS = (
+    "put",
+    "put with a key",
+    "put_all",
+    "take",
+    "refresh",
+    "ack",
+    "nack",
+    "pop",
+    "expire",
+    "due",
+    "size",
+    "list",
+)
 OTHERS = ("list dead", "retry", "discard", "delete")
 
 
@@ -50,6 +63,7 @@ class Traced(Tracing):
         self.during("refresh", lambda: queues.refresh(id, token))
         self.during("ack", lambda: queues.ack(id, token))
         self.during("nack", lambda: queues.nack(id, self.take(), delay=5))
+        self.during("pop", lambda: queues.pop(id))
         self.take(ttl=5)
         self.during("expire", self._sweep)
         queues.nack(id, self.take(), delay=5)

@@ -241,6 +241,7 @@ STASHES: dict[str, Case] = {
     "queues.refresh": Case(lambda ws, item: ws.queues.refresh(item.queue, item.token, ttl=5), _taken),
     "queues.ack": Case(lambda ws, item: ws.queues.ack(item.queue, item.token), _taken),
     "queues.nack": Case(lambda ws, item: ws.queues.nack(item.queue, item.token), _taken),
+    "queues.pop": Case(lambda ws, queue: ws.queues.pop(queue), _queue),
     "queues.retry": Case(lambda ws, queue: ws.queues.retry(queue, 1), _dead),
     "queues.discard": Case(lambda ws, queue: ws.queues.discard(queue, 2), _dead),
     "channels.publish": Case(lambda ws, channel: ws.channels.publish(channel, 2), _channel),

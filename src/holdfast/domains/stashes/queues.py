@@ -207,6 +207,23 @@ def _taken(tx: Tx, id: StashId, token: int, holder: str | None) -> tuple[Queue, 
     return queue, row[0], row[1]
 
 
+def pop(tx: Tx, id: StashId) -> QueueItem | None:
+    """Remove the last ready item of a queue and return it, without a lease; None if nothing is ready.
+
+    For a queue that is also read as a list, whose newest entry is withdrawn. Work that must not be lost is taken.
+    """
+    _, queue = find(tx, id)
+    if queue is None:
+        return None
+    row = tx.one(f"{_ITEM} AND i.state = '{READY}' ORDER BY i.number DESC LIMIT 1", (queue.record,))
+    if row is None:
+        return None
+    item = _item(queue.stash, row)
+    tx.run("DELETE FROM queue_items WHERE queue = ? AND number = ?", (queue.record, item.number))
+    queue.write(tx, "pop", {READY: -1}, item=item.number)
+    return item
+
+
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
@@ -354,6 +371,14 @@ class Queues(Domain[M]):
         help="Give an item that you took back to its place, and print its state.",
         examples=(example("holdfast queue nack jobs 16384 --delay 30", _JOBS, _JOB, _TAKE),),
         arguments={"token": "the token of the item"},
+    )
+    pop = write(
+        pop,
+        http="POST /api/queues/{id}/pop",
+        cli="queue pop",
+        help="Remove the last ready item of a queue for good, and print it; exit code 4 if there is none.",
+        examples=(example("holdfast queue pop jobs", _JOBS, _JOB),),
+        nothing=("nothing in the queue is ready",),
     )
     size = read(
         size,
