@@ -207,6 +207,22 @@ def _replicate(place: Place, log: str) -> list[str]:
     return ["two nodes"]
 
 
+def try_openai_agents(place: Place) -> list[str]:
+    """A session that the SDK knows as one."""
+    program = """
+import asyncio, holdfast
+from agents.memory import Session
+from holdfast.integrations.openai_agents import HoldfastSession
+with holdfast.open(".holdfast", actor="smoke") as ws:
+    chat = HoldfastSession("chat", ws)
+    assert isinstance(chat, Session)
+    asyncio.run(chat.add_items([{"role": "user", "content": "hello"}]))
+    print(asyncio.run(chat.get_items()))
+"""
+    assert "hello" in place.run("python", "-c", program)
+    return ["HoldfastSession"]
+
+
 def try_demo(place: Place) -> list[str]:
     """The demo, to its end."""
     assert "12 of 12" in place.run("holdfast", "demo")
@@ -220,6 +236,7 @@ TRIALS: Final[Mapping[str, Callable[[Place], list[str]]]] = {
     "jetstream": try_jetstream,
     "postgres": try_postgres,
     "demo": try_demo,
+    "openai-agents": try_openai_agents,
 }
 
 

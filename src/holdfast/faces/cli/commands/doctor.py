@@ -68,7 +68,7 @@ def _lines(findings: list[Finding]) -> Iterator[str]:
             yield f"{'':20}{printable(each.todo)}"
 
 
-DEVELOPMENT: Final = ("dev", "peers")  # extras that are not for users
+DEVELOPMENT: Final = ("dev", "docs", "peers")  # extras that are not for users
 
 
 class Versions(msgspec.Struct, frozen=True):
