@@ -14,6 +14,7 @@ from tests.docs.test_examples import ROOT
 PROMISED = {
     "worker_pool.py": ["after the first pass 1 task is held", "done exactly once: 60 of 60, counted 60"],
     "three_nodes.py": ["claimed 3 different tasks", "its late write is refused", "south wrote last, 3 tasks"],
+    "langgraph_thread.py": ["an interrupt waits on release-7", "['begun', 'planned', 'deployed: yes']"],
     "ci_shards.sh": ["6 of 6 shards passed", "shards done: 6"],
     "claude_code.py": ["README.md: edited", "lexer.py: refused: src/parser/lexer.py is covered by", "is done: edited"],
 }

@@ -207,6 +207,12 @@ def _replicate(place: Place, log: str) -> list[str]:
     return ["two nodes"]
 
 
+def try_langgraph(place: Place) -> list[str]:
+    """A run that is killed, and goes on in another process."""
+    assert "deployed: yes" in place.run("python", str(ROOT / "examples" / "langgraph_thread.py"))
+    return ["a run"]
+
+
 def try_openai_agents(place: Place) -> list[str]:
     """A session that the SDK knows as one."""
     program = """
@@ -236,6 +242,7 @@ TRIALS: Final[Mapping[str, Callable[[Place], list[str]]]] = {
     "jetstream": try_jetstream,
     "postgres": try_postgres,
     "demo": try_demo,
+    "langgraph": try_langgraph,
     "openai-agents": try_openai_agents,
 }
 
