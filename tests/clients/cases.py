@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tests.clients.scratch import PYTHON, Scratch
@@ -120,6 +121,19 @@ def reminder(start: Start) -> None:
         at.say(resume=first)
         assert at.model.heard(f"you hold {task['id']}"), "at the prompt"
         assert at.model.most(held) <= once, "recalled again"
+
+
+def decides(at: Client) -> None:
+    """Hooks of a plugin refuse everything where no program is known, and else what another agent has locked."""
+    at.say(at.write("early"))
+    assert not at.wrote("early"), "no program is known here"
+    assert at.model.heard(f"holdfast setup {at.client}")
+    (at.root / ".holdfast" / "program").write_text(f"{Path(PYTHON).with_name('holdfast')}\n")
+    at.holdfast("path", "lock", "src/**", "--actor", "bob")
+    at.say(at.write("src/a"), at.write("free"))
+    assert at.wrote("free")
+    assert not at.wrote("src/a")
+    assert at.model.heard("locked by bob")
 
 
 def end(start: Start) -> None:

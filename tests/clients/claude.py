@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.clients.cases import Client, end, shared
+from tests.clients.cases import Client, decides, end, shared
 from tests.clients.model import prompt
 from tests.clients.scratch import program
 
@@ -16,6 +16,7 @@ class Claude(Client):
 
     def __init__(self, *setup: str) -> None:
         super().__init__("claude", *setup)
+        self.options: list[str] = []
         (self.home / ".claude").mkdir()
         (self.home / ".claude" / "settings.json").write_text('{"enableAllProjectMcpServers": true}')
 
@@ -27,7 +28,7 @@ class Claude(Client):
             **{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1", "MCP_TIMEOUT": "120000"},
         }
         allowed = ["--permission-mode", "acceptEdits", "--allowedTools", "Write,Edit,Bash,mcp__holdfast"]
-        words = [program("claude"), "-p", prompt(*steps), "--output-format", "json", *allowed, *more]
+        words = [program("claude"), "-p", prompt(*steps), "--output-format", "json", *allowed, *self.options, *more]
         said = self.run(*words, env=env, code=None)
         try:
             return str(json.loads(said[said.index("{") : said.rindex("}") + 1])["session_id"])
@@ -48,11 +49,14 @@ class Claude(Client):
 
 
 def plugin() -> None:
-    """The plugin passes the client's own validator, and its hooks refuse in a project that was not set up."""
+    """The plugin passes the client's own validator, and its hooks decide in a project that was not set up."""
     with Claude() as at:
+        at.holdfast("setup", "claude", "--remove")
         at.holdfast("setup", "claude", "--plugin", str(at.base / "plugin"))
         said = at.run(program("claude"), "plugin", "validate", str(at.base / "plugin"))
         assert "passed" in said.lower(), said
+        at.options = ["--plugin-dir", str(at.base / "plugin")]
+        decides(at)
 
 
 def cases() -> Iterator[tuple[str, Callable[[], None]]]:

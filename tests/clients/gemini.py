@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
-from tests.clients.cases import Client, end, shared
+from tests.clients.cases import Client, decides, end, shared
 from tests.clients.model import prompt
 from tests.clients.scratch import program
 
@@ -22,7 +22,8 @@ class Gemini(Client):
         security = {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": True}}
         (home / "settings.json").write_text(json.dumps({"security": security, "telemetry": {"enabled": False}}))
         trust = "TRUST_FOLDER" if trusted else "DO_NOT_TRUST"
-        (home / "trustedFolders.json").write_text(json.dumps({str(self.root): trust}))
+        trusts = {str(self.root): trust, str(self.base / "extension"): "TRUST_FOLDER"}
+        (home / "trustedFolders.json").write_text(json.dumps(trusts))
 
     def say(self, *steps: dict[str, Any], resume: str | None = None) -> str:
         """Let the model take these steps in a session; returns its id."""
@@ -52,7 +53,19 @@ def untrusted() -> None:
         assert "gemini guard: installed, never ran" in at.holdfast("doctor", code=None)
 
 
+def extension() -> None:
+    """The extension passes the client's own validator, and its hooks decide in a project that was not set up."""
+    with Gemini() as at:
+        made = str(at.base / "extension")
+        at.holdfast("setup", "gemini", "--remove")
+        at.holdfast("setup", "gemini", "--plugin", made)
+        assert "successfully validated" in at.run(program("gemini"), "extensions", "validate", made)
+        at.run(program("gemini"), "extensions", "install", made, "--consent")
+        decides(at)
+
+
 def cases() -> Iterator[tuple[str, Callable[[], None]]]:
     """Every case, by what it shows."""
     yield from shared(Gemini, end)
     yield (untrusted.__doc__ or "").strip(), untrusted
+    yield (extension.__doc__ or "").strip(), extension
