@@ -49,6 +49,14 @@ def test_i22_the_next_task_is_in_the_environment_and_ends_by_the_exit_code(made:
     assert statuses(made) == ["closed"]
 
 
+def test_i22_a_command_finds_the_program_also_where_it_is_not_on_path(made: Shell) -> None:
+    made("create", "one")
+    words = ("run", "--next", "--actor", "a", "--", "sh", "-c", 'holdfast note "$HOLDFAST_TASK" "from inside"')
+    ran = made.with_(PATH="/usr/bin:/bin")(*words)
+    assert ran.code == 0, ran
+    assert "from inside" in made("show", made("list", "--all", "-q").out.strip()).out
+
+
 def test_i22_a_loop_takes_all_that_fits_and_ends(made: Shell, project: Path) -> None:
     for number in range(5):
         made("create", f"t{number}", "--tag", "red" if number % 2 else "blue")

@@ -7,7 +7,6 @@ and print in its format. Outside a workspace both are silent and allow everythin
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -53,10 +52,10 @@ def gather(workspace: Any, actor: str | None) -> dict[str, Any]:
     return facts
 
 
-def render(facts: dict[str, Any], budget: int, program: str = "", introduce: bool = False) -> str:
+def render(facts: dict[str, Any], budget: int, program: str | None = None, introduce: bool = False) -> str:
     """Return the facts as text of at most `budget` bytes: lines are omitted from the end of each list.
 
-    `program` is what to call where the name holdfast is not enough.
+    `program` is what to call where PATH has no holdfast.
     """
     if budget < 200:
         raise Invalid(f"a budget of {budget} bytes is too small", hint="give at least 200")
@@ -64,8 +63,10 @@ def render(facts: dict[str, Any], budget: int, program: str = "", introduce: boo
     name = _NAMELESS if actor is None else f"You are {actor}."
     if actor is not None and introduce:
         name = f"You are {actor}, in this shell and over MCP; where a call does not know it, pass --actor {actor}."
-    if program:
-        name += f"\nThere is no holdfast on PATH: where these lines say holdfast, call {program}"
+    if program is not None:
+        from shlex import quote
+
+        name += f"\nThere is no holdfast on PATH: where these lines say holdfast, call {quote(program)}"
     sections = [("Yours now", [_task(task) for task in facts["claims"]], False), *_mail(facts)]
     sections.append(("Ready", [_task(task) for task in facts["ready"]], facts["more"]))
     for most in range(_MOST, -1, -1):
@@ -73,19 +74,6 @@ def render(facts: dict[str, Any], budget: int, program: str = "", introduce: boo
         if len(text.encode()) <= budget:
             return text
     return _put_together("", name, sections, 0).encode()[: budget - 1].decode(errors="ignore").rstrip("\n") + "\n"
-
-
-def _program(environ: Mapping[str, str]) -> str:
-    """The path of the program, quoted, if a shell that is called from here does not find it by its name."""
-    folders = filter(None, environ.get("PATH", "").split(os.pathsep))
-    if any(os.access(os.path.join(folder, "holdfast"), os.X_OK) for folder in folders):
-        return ""
-    from shlex import quote
-
-    from holdfast.faces.cli.setup.line import program
-
-    found = program()
-    return "" if found is None else quote(found)
 
 
 def _mail(facts: dict[str, Any]) -> list[_Section]:
@@ -147,11 +135,12 @@ def prime(session: Session, given: dict[str, Any]) -> int:
             return hook.answer("end", "")
 
     from holdfast.faces.cli.commands.run import read_share  # a guard needs no tasks
+    from holdfast.faces.cli.setup.line import beyond_path
 
     read_share(session)
     with session.open() as workspace:
         facts = gather(workspace, actor)
-    text = render(facts, given.get("budget", 2048), _program(session.environ), introduce=hook is not None)
+    text = render(facts, given.get("budget", 2048), beyond_path(session.environ), introduce=hook is not None)
     if hook is not None:
         return hook.answer("start", text)
     session.out.say(facts, *text.splitlines())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -231,6 +232,7 @@ def _undo(session: Session, workspace: Any, before: Any, task: Any, ttl: float) 
 def _start(command: list[str], session: Session, task: Any) -> subprocess.Popen[bytes]:
     import subprocess  # here, because `holdfast next` does not need it
 
+    from holdfast.faces.cli.setup.line import beyond_path
     from holdfast.wire import json_text, wired
 
     whole = json_text(wired(task))
@@ -240,6 +242,8 @@ def _start(command: list[str], session: Session, task: Any) -> subprocess.Popen[
     more |= {"HOLDFAST_TASK_TITLE": task.title, "HOLDFAST_TASK_JSON": whole}
     if session.place.folder is not None:
         more["HOLDFAST_DIR"] = session.place.folder
+    if (program := beyond_path(session.environ)) is not None:  # the command may call holdfast too
+        more["PATH"] = os.pathsep.join([session.environ.get("PATH", os.defpath), os.path.dirname(program)])
     try:
         return subprocess.Popen(command, env={**session.environ, **more})
     except OSError as error:

@@ -21,6 +21,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -92,6 +93,13 @@ def program() -> str | None:
     """Return the program that runs this very holdfast; None if it was not installed as one."""
     beside = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), "holdfast")
     return beside if os.access(beside, os.X_OK) else shutil.which("holdfast")
+
+
+def beyond_path(environ: Mapping[str, str]) -> str | None:
+    """Return the program, if who searches PATH for holdfast does not find one; None too if there is no program."""
+    folders = filter(None, environ.get("PATH", "").split(os.pathsep))
+    found = any(os.access(os.path.join(folder, "holdfast"), os.X_OK) for folder in folders)
+    return None if found else program()
 
 
 def write_program(root: Path) -> Path | None:
