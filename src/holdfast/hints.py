@@ -68,7 +68,7 @@ OTHERWISE: Final = {
 SHELL, HTTP, TOOLS = range(3)
 
 _CALL: Final = re.compile(r"\b(?:ws\.)?([a-z]+\.[a-z_]+)\(([^()]*)\)")
-_NAMED: Final = re.compile(r"\b([a-z][a-z_]*)=([A-Za-z0-9]+|\[\.\.\.\]|\[\"[^\]]*\"\])")
+_NAMED: Final = re.compile(r"(?<![?&])\b([a-z][a-z_]*)=([A-Za-z0-9]+|\[\.\.\.\]|\[\"[^\]]*\"\])")
 _LIST: Final = re.compile(r"\b([a-z][a-z_]*)=(\[[\"{][^\]]*\]|\{\"[^}]*\})")
 _CONSTANT: Final = re.compile(r"\b[a-z_]+=(?:True|False)\b")
 # The turn command for each call of `holdfast.turnfile`.

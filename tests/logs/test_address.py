@@ -87,6 +87,24 @@ def test_an_address_that_names_no_workspace_is_invalid(url: str, tmp_path: Path)
     assert not (tmp_path / "node").exists()
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nats://joe:s3cret@h1,h2:99999/team-a",
+        "nats://joe:s3cret@h1:port/team-a",
+        "nats://joe:s3cret@h1,:4222/team-a",
+        "nats://joe:s3cret@h1:0/team-a",
+        "nats://joe:s3cret@[::1/team-a",
+        "postgresql://joe:s3cret@[::1/db?workspace=team-a",
+    ],
+)
+def test_an_address_that_no_server_can_have_is_invalid_at_once(url: str, tmp_path: Path) -> None:
+    with pytest.raises(errors.Invalid, match="not the address of") as refusal:
+        holdfast.open(url, folder=tmp_path / "node")
+    assert "s3cret" not in f"{refusal.value} {refusal.value.hint}"
+    assert not (tmp_path / "node").exists()
+
+
 def test_what_is_an_address_and_what_a_folder() -> None:
     assert is_address("postgresql://host/db?workspace=a")
     assert is_address("postgres://host/db?workspace=a")

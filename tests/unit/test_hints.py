@@ -77,6 +77,7 @@ TURN_CALL = re.compile(r"\bturnfile\.([A-Za-z_.]+)\(")
         ),
         ("holdfast.open(path) opens it", *["holdfast.open(path) opens it"] * 3),
         ("nothing to translate", *["nothing to translate"] * 3),
+        ("such as https://h/db?workspace=a&name=b", *["such as https://h/db?workspace=a&name=b"] * 3),
     ],
 )
 def test_calls_become_commands_addresses_and_tools(hint: str, shell: str, http: str, tools: str) -> None:

@@ -45,7 +45,10 @@ def parse(url: str) -> Address:
     """Return the parts of an address. Raises Invalid, and repeats no password."""
     from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise errors.Invalid(f"this is not the address of a log: {error}", hint=_EXAMPLES) from None
     if parts.scheme not in _ENGINES or not url.startswith(f"{parts.scheme}://"):
         raise errors.Invalid("this is not the address of a log", hint=_EXAMPLES)
     engine = _ENGINES[parts.scheme]

@@ -97,7 +97,7 @@ class Connection(SharedClient):
         self.hosts = [host for host in hosts.split(",") if host]
         if not self.hosts:
             raise errors.Invalid("the address of a log names no server", hint="such as nats://h1,h2,h3/team-a")
-        self._servers = [f"{parts.scheme}://{host}" for host in self.hosts]
+        self._servers = [_server(f"{parts.scheme}://{host}") for host in self.hosts]
         name, colon, password = user.partition(":")
         self._login = {"user": unquote(name), "password": unquote(password)} if colon else {"token": unquote(name)}
         self._login = {name: value for name, value in self._login.items() if value}
@@ -202,7 +202,7 @@ class Connection(SharedClient):
                 client = await self._connect()
                 while missing := [log for log in self._all_logs() if log not in self._heard]:
                     await self._subscribe(client, missing)
-            except (nats.errors.Error, OSError, TimeoutError, ValueError, ImportError) as error:
+            except Exception as error:  # whatever it is: all calls wait for this thread
                 if client is not None:
                     self._heard.clear()
                     await _close(client)
@@ -325,6 +325,18 @@ class Connection(SharedClient):
         thread.join()
 
 
+def _server(url: str) -> str:
+    """The address of one server, if it can be one."""
+    try:
+        parts = urlsplit(url)
+        if parts.hostname and parts.port != 0:
+            return url
+        reason = "a server has a name, and a port above 0"
+    except ValueError as error:
+        reason = str(error)
+    raise errors.Invalid(f"{url} is not the address of a server: {reason}", hint="such as nats://h1,h2:4222,h3/team-a")
+
+
 def _ear(log: Listener) -> Callable[[Msg], Awaitable[None]]:
     """What a subscription calls; it keeps no log alive."""
     known = weakref.ref(log)
@@ -341,8 +353,8 @@ async def _close(client: Client) -> None:
     try:
         async with asyncio.timeout(_CLOSE):
             await client.close()
-    except (TimeoutError, nats.errors.Error, OSError):
-        return  # it is not used any more
+    except (TimeoutError, nats.errors.Error, OSError, AssertionError):
+        return  # it is not used any more; one that never began to connect refuses to be closed
 
 
 def _message(raw: Msg) -> Message:
@@ -403,7 +415,7 @@ def read_options(url: str) -> dict[str, str]:
     if found.get("sync", "always") != "always":
         wrong.append("sync")
     if wrong:
-        hint = "there are stream=NAME, replicas=NUMBER, monitor=PORT and sync=always"
+        hint = "there are ?stream=NAME, ?replicas=NUMBER, ?monitor=PORT and ?sync=always"
         raise errors.Invalid(f"options that the address of a NATS log does not have: {', '.join(wrong)}", hint=hint)
     return found
 
