@@ -61,6 +61,7 @@ docs: $(READY) ## Build the documents as a site into site/, and follow its links
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --clean
 	@$(BIN)/python -m tests.docs.site site
+	@echo "look at it: python3 -m http.server -b 127.0.0.1 -d site (a page opened from the disk has no search)"
 
 screenshots: $(READY) ## Photograph every view of the page into docs/images
 	@tests/packages.sh chromium
