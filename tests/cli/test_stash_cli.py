@@ -86,7 +86,7 @@ def test_s10_who_holds_a_lock_is_told_to_others(made: Cli) -> None:
     made("stash", "acquire", "gate", "--actor", "a")
     assert made("stash", "acquire", "gate", "--actor", "b").code == 12
     assert made("stash", "release", "gate", "--actor", "b").code == 13
-    assert made("stash", "delete", "gate", "--actor", "b").code == 12
+    assert made("stash", "delete", "gate", "--yes", "--actor", "b").code == 12
 
 
 def test_s10_c15_a_fence_names_a_lock_stash_as_every_other_command_does(made: Cli, trail: str) -> None:
@@ -173,3 +173,36 @@ def test_i7_help_is_an_option_of_every_word_that_begins_a_command(cli: Cli, word
     assert told.out == cli("help", words[0]).out
     assert cli(words[0]).code == 2
     assert cli(words[0], "--", "--help").code == 2
+
+
+def test_s8_a_queue_is_deleted_with_its_items_only_when_that_is_meant(made: Cli) -> None:
+    made("stash", "create", "jobs", "--type", "queue")
+    made("queue", "put", "jobs", "1")
+    refused = made("stash", "delete", "jobs")
+    assert refused.code == 2
+    assert "this removes the stash /jobs, what its history says, and all that a queue or a channel has" in refused.err
+    assert "--yes" in refused.err
+    assert made("queue", "size", "jobs", "--json").data["ready"] == 1
+    assert made("stash", "delete", "jobs", "--yes").code == 0
+    assert made("queue", "size", "jobs").code == 10
+
+
+def test_s4_a_subscriber_who_lost_messages_is_told_the_call_with_its_channel(made: Cli) -> None:
+    made("stash", "create", "news", "--type", "channel", "--value", '{"keep": 1}')
+    made("channel", "subscribe", "news", "--actor", "ann")
+    for value in ("1", "2", "3"):
+        made("channel", "publish", "news", value)
+    lost = made("channel", "read", "news", "--actor", "ann")
+    [command] = re.findall(r"holdfast (channel ack .*)", lost.err)
+    assert made(*command.split(), "--actor", "ann").code == 0, lost.err
+    assert [each["value"] for each in made("channel", "read", "news", "--json", "--actor", "ann").data] == [3]
+
+
+def test_s4_a_page_of_a_channel_proposes_only_what_the_command_takes(made: Cli) -> None:
+    made("stash", "create", "news", "--type", "channel")
+    made("channel", "subscribe", "news", "--actor", "ann")
+    for value in ("1", "2"):
+        made("channel", "publish", "news", value)
+    told = made("channel", "read", "news", "--limit", "1", "--actor", "ann").out
+    assert "--cursor" not in told
+    assert "there are more after these" in told

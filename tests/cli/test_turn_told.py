@@ -500,3 +500,26 @@ def test_f5_who_lost_yields_with_its_next_edit(turn: Cli, project: Path) -> None
     answer = turn("transact", "WORKLOG.md", "--holder", "bob", "--reason", "x", "--no-wait", *APPEND)
     assert (answer.code, answer.error["code"], answer.error["details"]["lock_id"]) == (12, "HELD", first)
     assert [each.id for each in ledger(project).locks] == [first]
+
+
+def test_r8_all_files_of_a_message_are_shown(turn: Cli, cli: Cli, project: Path) -> None:
+    for name in ("one.md", "two.md", "three.md"):
+        (project / name).write_text(name)
+    files = [word for name in ("one.md", "two.md", "three.md") for word in ("--attach", name)]
+    sent = turn("mail", "send", "--from", "ada", "--to", "bob", "--subject", "files", "--body", "x", *files).data["id"]
+    mailbox = project / "working-session" / "MAILBOX.md"
+    mailbox.write_text(mailbox.read_text().replace("**Payload:** two.md sha256:", "**Payload:** two.md sha256:x"))
+    shown = cli("turn", "mail", "show", sent).out.splitlines()
+    assert [line.split()[1] for line in shown if line.startswith("  file:")] == ["one.md", "three.md", "two.md"]
+    assert turn("mail", "verify", sent).code == 1
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_f10_tidy_does_not_say_that_all_is_in_order_where_it_cannot_read(
+    turn: Cli, cli: Cli, project: Path, dry: list[str]
+) -> None:
+    (project / "working-session" / "MAILBOX.md").write_bytes(b"\xff")
+    told = cli("turn", "tidy", "--actor", "ada", *dry)
+    assert told.code == 1
+    assert "is not UTF-8" in told.out
+    assert told.out.splitlines()[-1] == "nothing here that tidy can repair"

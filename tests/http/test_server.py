@@ -427,6 +427,48 @@ def test_t14_filters_of_http_take_commas_null_and_an_offset(server: Running) -> 
     assert (wrong.status_code, wrong.json()["hint"].partition("?")[0]) == (400, "did you mean status")
 
 
+def test_filters_of_stashes_trails_links_and_items_take_commas_and_null(server: Running) -> None:
+    def made(path: str, **body: Any) -> str:
+        answer = server.call("POST", path, json=body)
+        assert answer.status_code == 201, answer.text
+        id: str = answer.json()["id"]
+        return id
+
+    def found(path: str) -> list[Any]:
+        answer = server.call("GET", path)
+        assert answer.status_code == 200, answer.text
+        return [each.get("number") or each["id"] for each in answer.json()]
+
+    trails = [made("/api/trails", name=state, state=state) for state in ("draft", "pending", "active")]
+    assert found("/api/trails?state=draft,active") == [trails[0], trails[2]]
+    assert found("/api/trails?state=draft&state=pending") == trails[:2]
+    scoped = made("/api/stashes", name="scoped", stash_type="context", trail=trails[2])
+    jobs = made("/api/stashes", name="jobs", stash_type="queue")
+    hits = made("/api/stashes", name="hits", stash_type="counter")
+    assert found("/api/stashes?stash_type=queue,counter") == [jobs, hits]
+    assert found("/api/stashes?trail=null") == found("/api/stashes?trail=none") == [jobs, hits]
+    assert found(f"/api/stashes?stash_type=context,queue&trail={trails[2]}") == [scoped]
+    task = made("/api/tasks", title="task")
+    links = [
+        found("/api/links?link_type=scoped_to")[0],
+        made("/api/links", link_type="belongs_to", from_id=task, to_id=trails[2]),
+    ]
+    links.append(made("/api/links", link_type="branches_from", from_id=trails[1], to_id=task))
+    assert found("/api/links?link_type=scoped_to,branches_from") == [links[0], links[2]]
+    for value in range(3):
+        server.call("POST", f"/api/queues/{jobs}/put", json={"value": value})
+    assert server.call("POST", f"/api/queues/{jobs}/take", json={"holder": "ann"}).status_code == 200
+    assert found(f"/api/queues/{jobs}/items?state=taken,ready") == [1, 2, 3]
+    assert found(f"/api/queues/{jobs}/items?state=taken,dead") == [1]
+    for wrong in (
+        "trails?state=x,draft",
+        "stashes?stash_type=queue,",
+        "links?link_type=",
+        f"queues/{jobs}/items?state=x",
+    ):
+        assert code_of(server.call("GET", f"/api/{wrong}"))[0] == 400, wrong
+
+
 def test_t10_a_delete_of_tags_answers_with_the_task_and_a_template_used_with_201(server: Running) -> None:
     id = server.call("POST", "/api/tasks", json={"title": "task", "tags": ["a", "b"]}).json()["id"]
     gone = server.call("DELETE", f"/api/tasks/{id}/tags?tags=b")

@@ -419,6 +419,22 @@ def test_r8_a_message_carries_files_and_verify_says_what_has_changed_since(sessi
         mail.verify(session, plain.id)
 
 
+def test_r8_a_line_of_a_file_that_is_damaged_is_told_and_not_left_out(session: Session) -> None:
+    for name in ("one.md", "two.md"):
+        Path(session.folder.path, "..", name).write_text(name)
+    sent = Mail(session, "ada").send("bob", "hand over", files=["one.md", "two.md"])
+    path = Path(session.folder.path, "MAILBOX.md")
+    path.write_text(path.read_text().replace("**Payload:** one.md sha256:", "**Payload:** one.md sha256:x"))
+    assert [(each.state, each.path.partition(" ")[0]) for each in mail.verify(session, sent.id)] == [
+        ("same", "two.md"),
+        ("damaged", "one.md"),
+    ]
+    assert "payload" in [problem.rule for problem in turnfile.check(session)]
+    assert mail.message(session, sent.id)["damaged_payload"][0].startswith("one.md sha256:x")
+    path.write_text(path.read_text().replace("**Payload:** two.md sha256:", "**Payload:** two.md sha256:x"))
+    assert [each.state for each in mail.verify(session, sent.id)] == ["damaged", "damaged"]
+
+
 def test_r8_every_dialect_can_carry_files(session: Session) -> None:
     project = Path(session.folder.path).parent
     (project / "spec.md").write_bytes(b"one\n")

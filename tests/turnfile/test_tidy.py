@@ -208,3 +208,58 @@ def test_f10_two_who_tidy_the_ledger_do_not_both_say_that_they_did(
     monkeypatch.setattr(files, "hook", first)
     reports.append(turnfile.tidy(session, "ada"))
     assert (reports[0].repairs, reports[0].files) == ((), ())
+
+
+@pytest.mark.parametrize("heading", ["## Inbox Snapshot", "## Open Queue", "## Active Messages", "## Closed Summary"])
+def test_f10_a_heading_that_was_deleted_is_found_and_comes_back_above_what_it_headed(
+    tmp_path: Path, heading: str
+) -> None:
+    session = new_session(tmp_path)
+    path = Path(session.folder.path, MAILBOX)
+    path.write_text(BOLD)
+    turnfile.tidy(session, "ada")
+    before = path.read_text()
+    lines = before.splitlines(keepends=True)
+    del lines[max(n for n, line in enumerate(lines) if line.startswith(heading))]  # one is in a code fence
+    changed = "".join(lines)
+    path.write_text(changed)
+    assert "section-missing" in [problem.rule for problem in turnfile.check(session) if problem.file == MAILBOX]
+    path.write_text(before)
+    with pytest.raises(errors.Invalid, match="would break"):
+        write(session, MAILBOX, changed)
+    path.write_text(changed)
+    turnfile.tidy(session, "ada")
+    assert turnfile.check(session) == []
+    tables = [line for line in path.read_text().splitlines() if line.startswith("|")]
+    assert tables == [line for line in before.splitlines() if line.startswith("|")]
+    assert [line.split(" (")[0].strip() for line in path.read_text().splitlines() if line.startswith("## ")] == [
+        line.split(" (")[0].strip() for line in before.splitlines() if line.startswith("## ")
+    ]
+
+
+def test_f10_a_heading_of_an_empty_mailbox_that_was_deleted_is_found(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    path = Path(session.folder.path, MAILBOX)
+    before = path.read_text()
+    for heading in ("## Inbox Snapshot", "## Open Queue", "## Active Messages", "## Closed Summary"):
+        path.write_text("".join(line for line in before.splitlines(True) if not line.startswith(heading)))
+        assert "section-missing" in [problem.rule for problem in turnfile.check(session)], heading
+        turnfile.tidy(session, "ada")
+        assert turnfile.check(session) == []
+        Mail(session, "ada").send("bob", "x")
+
+
+def test_f10_a_mailbox_that_cannot_be_read_is_not_called_in_order(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    Path(session.folder.path, MAILBOX).write_bytes(b"# Mailbox\n\xff\n")
+    for dry in (True, False):
+        done = turnfile.tidy(session, "ada", dry_run=dry)
+        assert (done.repairs, [problem.rule for problem in done.problems]) == ((), ["unreadable"])
+
+
+@pytest.mark.parametrize("interval", [float("nan"), float("inf"), -1.0, 86401.0])
+def test_f3_a_wait_is_a_number_of_seconds(tmp_path: Path, interval: float) -> None:
+    session = new_session(tmp_path)
+    wait = turnfile.WaitPolicy(interval=interval)
+    with pytest.raises(errors.Invalid, match="the interval of a wait"):
+        turnfile.transact([WORKLOG], "ada", "x", lambda edit: append(edit, "x"), folder=session, wait=wait)

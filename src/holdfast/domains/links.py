@@ -5,7 +5,7 @@ A link between tasks is the same as one made by `tasks.depend`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +19,7 @@ from holdfast.domains.tasks import tree
 from holdfast.domains.tasks.rows import require as require_task
 from holdfast.domains.trails import BELONGS_TO, BRANCHES_FROM, ON_TRAIL
 from holdfast.kernel.tx import Row, Snapshot, Tx
-from holdfast.kernel.validate import check_id, check_limit
+from holdfast.kernel.validate import any_of, check_id, check_limit
 from holdfast.operation import Domain, Found, M, read, write
 from holdfast.route import example
 from holdfast.types import Page, as_time
@@ -100,7 +100,7 @@ def get(snapshot: Snapshot, id: str) -> Link:
 
 def list_links(
     snapshot: Snapshot,
-    link_type: LinkType | None = None,
+    link_type: LinkType | Sequence[LinkType] | None = None,
     from_id: str | None = None,
     to_id: str | None = None,
     limit: int = 1000,
@@ -108,9 +108,8 @@ def list_links(
 ) -> Page[Link]:
     """List the links that match every filter, in the order of creation; `after` is the last id of the previous page."""
     check_limit(limit, 1000, "after")
-    if link_type is not None:
-        _check_type(link_type)
-    wanted = {"kind": link_type, "source": from_id, "target": to_id}
+    kind, types = any_of("kind", link_type, _check_type)
+    wanted = {"source": from_id, "target": to_id}
     for name, value in (*wanted.items(), ("after", after)):
         if value is not None and not isinstance(value, str):
             raise errors.InvalidFilter(f"{name} must be a str, not {type(value).__name__}")
@@ -119,7 +118,9 @@ def list_links(
     given = {name: value for name, value in wanted.items() if value is not None}
     where = "".join(f" AND {name} = ?" for name in given)
     rows, more = snapshot.page(
-        f"SELECT {_COLUMNS} FROM links WHERE id > ?{where} ORDER BY id LIMIT ?", (after, *given.values()), limit
+        f"SELECT {_COLUMNS} FROM links WHERE id > ?{kind}{where} ORDER BY id LIMIT ?",
+        (after, *types, *given.values()),
+        limit,
     )
     return Page.of(map(to_link, rows), more, lambda link: link.id)
 

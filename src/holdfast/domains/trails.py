@@ -6,7 +6,7 @@ back as long as deleted tasks are kept. Each is one transaction. A task belongs 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +21,7 @@ from holdfast.domains.tasks.rows import require as require_task
 from holdfast.kernel import leases
 from holdfast.kernel.events import IMPORT, compare, pasts
 from holdfast.kernel.tx import Row, Snapshot, Tx
-from holdfast.kernel.validate import check_id, check_limit, check_name
+from holdfast.kernel.validate import any_of, check_id, check_limit, check_name
 from holdfast.operation import Domain, Found, M, read, write
 from holdfast.route import example
 from holdfast.types import Page, as_time
@@ -72,16 +72,21 @@ def get(snapshot: Snapshot, id: str) -> Trail:
     return to_trail(_load(snapshot, id))
 
 
-def list_trails(snapshot: Snapshot, state: TrailState | None = None, limit: int = 1000, after: str = "") -> Page[Trail]:
+def _check_state(state: Any) -> None:
+    if state not in (*rows.STEPS, *rows.ENDED):
+        raise errors.InvalidFilter(f"{state!r} is not a state", hint=f"states: {', '.join((*rows.STEPS, *rows.ENDED))}")
+
+
+def list_trails(
+    snapshot: Snapshot, state: TrailState | Sequence[TrailState] | None = None, limit: int = 1000, after: str = ""
+) -> Page[Trail]:
     """List trails in the order of creation; `after` is the last id of the previous page."""
     check_limit(limit, 1000, "after")
-    if state is not None and state not in (*rows.STEPS, *rows.ENDED):
-        raise errors.InvalidFilter(f"{state!r} is not a state", hint=f"states: {', '.join((*rows.STEPS, *rows.ENDED))}")
+    where, params = any_of("state", state, _check_state)
     if not isinstance(after, str):
         raise errors.InvalidFilter(f"after must be the id of a trail, not {after!r}")
     if after:
         check_id(after, "after")
-    where, params = ("", ()) if state is None else (" AND state = ?", (state,))
     found, more = snapshot.page(
         f"SELECT {_COLUMNS} FROM trails WHERE id > ?{where} ORDER BY id LIMIT ?", (after, *params), limit
     )

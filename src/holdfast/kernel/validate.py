@@ -7,7 +7,8 @@ and compared without another check. Called by the domains and the kernel before 
 
 from __future__ import annotations
 
-from typing import Final, Literal, overload
+from collections.abc import Callable
+from typing import Any, Final, Literal, overload
 
 from holdfast.errors import Invalid, InvalidFilter, InvalidID, InvalidName
 
@@ -154,3 +155,20 @@ def check_limit(
     if not 1 <= limit <= maximum:
         raise InvalidFilter(f"limit must be 1 to {maximum}, not {limit}", hint=_NEXT_PAGE[by], maximum=maximum)
     return limit
+
+
+def several(given: Any) -> tuple[Any, ...]:
+    """Return the values of a filter: one, or a list of alternatives. Raises InvalidFilter."""
+    if given is None:
+        return ()
+    if isinstance(given, list | tuple | set | frozenset) and not given:
+        raise InvalidFilter("an empty list matches nothing", hint="omit the filter to match everything")
+    return tuple(given) if isinstance(given, list | tuple | set | frozenset) else (given,)
+
+
+def any_of(column: str, given: Any, check: Callable[[Any], object]) -> tuple[str, tuple[Any, ...]]:
+    """The condition that a column has the value of a filter, or one of several, with its values; None is no filter."""
+    values = several(given)
+    for value in values:
+        check(value)
+    return (f" AND {column} IN ({', '.join('?' * len(values))})" if values else ""), values

@@ -235,10 +235,13 @@ def _only_projected(session: Session, id: str) -> MessageNotFound | None:
 
 
 class PayloadState(msgspec.Struct, frozen=True):
-    """A file of a handoff now: `same`, `changed` or `missing` since the message was sent at that revision."""
+    """A file of a handoff now: `same`, `changed` or `missing` since the message was sent at that revision.
+
+    A line of the card that cannot be read is `damaged`: `path` is what it says.
+    """
 
     path: str
-    state: Literal["same", "changed", "missing"]
+    state: Literal["same", "changed", "missing", "damaged"]
     sha256: str
     now: str | None
     revision: int
@@ -250,7 +253,8 @@ def verify(folder: SessionLike, id: str) -> list[PayloadState]:
     card = box.find(id) or archive.find_card(session.folder, session.text, id)
     if card is None:
         raise MessageNotFound(f"{id} is not in the mailbox", hint=_LIST, id=id)
-    if not card.payload:
+    damaged = [PayloadState(value, "damaged", "", None, 0) for value in card.content.damaged_payload]
+    if not card.payload and not damaged:
         raise Invalid(f"{id} carries no files", hint="attach files when you send the message", id=id)
     project = _project(session)
     found = []
@@ -258,7 +262,7 @@ def verify(folder: SessionLike, id: str) -> list[PayloadState]:
         now = project.digest(each.path)
         state: Literal["same", "changed", "missing"] = "same" if now == each.sha256 else "changed" if now else "missing"
         found.append(PayloadState(each.path, state, each.sha256, now, each.revision))
-    return found
+    return [*found, *damaged]
 
 
 def _payload(session: Session, files: Sequence[str]) -> tuple[Payload, ...]:

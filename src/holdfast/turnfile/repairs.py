@@ -32,6 +32,7 @@ from holdfast.turnfile.session import Session
 from holdfast.turnfile.transactions import Transaction, transact
 from holdfast.turnfile.worklog import repair_questions, repair_worklog
 
+_UNREADABLE: Final = ("unreadable", "too-large")
 _LOG_HEAD: Final = "# Tidy log\n"
 _NUL: Final = "�"  # what stands for a byte that is not text
 
@@ -48,7 +49,10 @@ class Repair(msgspec.Struct, frozen=True):
 
 
 class TidyResult(msgspec.Struct, frozen=True):
-    """The result of tidying: the repairs, the files written, the revision, and the problems that are left."""
+    """The result of tidying: the repairs, the files written, the revision, and the problems that are left.
+
+    Of a dry run the problems are the files that cannot be read, in which nothing is repaired.
+    """
 
     repairs: tuple[Repair, ...]
     files: tuple[str, ...]
@@ -99,12 +103,12 @@ def tidy(
             written.append(PROJECTION)
     after = corrected(before)[0]
     guarded = session.guarded(after).intersection(wanted)
-    left = after.revision + corrections + 2 * bool(guarded) if dry_run else None
-    if aged := _aged(session, after, left, actor, lambda lock: before.line("locks", lock.id)):
+    reached = after.revision + corrections + 2 * bool(guarded) if dry_run else None
+    if aged := _aged(session, after, reached, actor, lambda lock: before.line("locks", lock.id)):
         repairs += aged
         written += [TURNFILE, TIDY_LOG]
-    problems = () if dry_run else tuple(report.check(session))
-    return TidyResult(tuple(repairs), tuple(dict.fromkeys(written)), session.read().revision, problems)
+    left = [problem for problem in report.check(session) if not dry_run or problem.rule in _UNREADABLE]
+    return TidyResult(tuple(repairs), tuple(dict.fromkeys(written)), session.read().revision, tuple(left))
 
 
 def _corrected(session: Session, actor: str, dry_run: bool) -> tuple[list[Repair], dict[str, list[str]]]:

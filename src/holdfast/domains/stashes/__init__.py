@@ -18,7 +18,7 @@ from holdfast.domains.stashes.rows import StashId, Stored
 from holdfast.kernel import idempotency, leases
 from holdfast.kernel.events import compare, pasts, redact
 from holdfast.kernel.tx import Snapshot, Tx
-from holdfast.kernel.validate import check_id, check_limit, check_name, check_offset, check_ttl
+from holdfast.kernel.validate import any_of, check_id, check_limit, check_name, check_offset, check_ttl
 from holdfast.kernel.values import encode
 from holdfast.operation import Domain, Found, M, Steps, procedure, read, write
 from holdfast.route import LOADING, Held, example
@@ -200,18 +200,17 @@ def erase(tx: Tx, id: str, version: int, lease: str | None, op: str) -> None:
 
 def list_stashes(
     snapshot: Snapshot,
-    stash_type: StashType | None = None,
+    stash_type: StashType | Sequence[StashType] | None = None,
     name: str | None = None,
     trail: str | None = None,
     limit: int = 1000,
     offset: int = 0,
 ) -> Page[Stash]:
-    """List the stashes that match every filter, oldest first; `trail` is the id of a trail, "" for global stashes."""
+    """List the stashes that match every filter, oldest first; `trail` is its id, or "", "none", "null": global ones."""
     check_limit(limit, 1000, "offset")
     check_offset(offset)
-    if stash_type is not None:
-        rows.check_type(stash_type)
-    wanted = {"s.type": stash_type, "s.name": name, "s.trail": trail}
+    kind, types = any_of("s.type", stash_type, rows.check_type)
+    wanted = {"s.name": name, "s.trail": rows.GLOBAL if trail in ("none", "null") else trail}
     for column, value in wanted.items():
         if value is not None and not isinstance(value, str):
             raise errors.InvalidFilter(f"{column[2:]} must be a str, not {type(value).__name__}")
@@ -220,9 +219,9 @@ def list_stashes(
     given = {column: value for column, value in wanted.items() if value is not None}
     where = "".join(f" AND {column} = ?" for column in given)
     found, more = snapshot.page(
-        f"SELECT {rows.COLUMNS} FROM {rows.SOURCE} WHERE s.deleted IS NULL{where}"
+        f"SELECT {rows.COLUMNS} FROM {rows.SOURCE} WHERE s.deleted IS NULL{kind}{where}"
         f" ORDER BY s.created, s.id LIMIT {offset}, ?",
-        tuple(given.values()),
+        (*types, *given.values()),
         limit,
     )
     page = Page(rows.to_stash(Stored(*row)) for row in found)
@@ -465,7 +464,8 @@ class Stashes(Domain[M]):
         cli="stash delete",
         done=("deleted the stash {id}",),
         help="Delete a stash and what its history says.",
-        examples=(example("holdfast stash delete hits", HITS),),
+        examples=(example("holdfast stash delete hits --yes", HITS),),
+        irreversible="this removes the stash {id}, what its history says, and all that a queue or a channel has",
     )
     list = read(
         list_stashes,

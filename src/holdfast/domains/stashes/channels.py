@@ -240,7 +240,7 @@ def _unread(snapshot: Snapshot, id: StashId, actor: str, subscriber: str | None,
         last = channel.first - 1
         raise errors.MessagesLost(
             f"{subscriber} has lost {lost} messages of the channel {channel.stash}, {cursor + 1} to {last}",
-            hint=f"read the state anew, then acknowledge the loss to read on: channels.ack(id, {last})",
+            hint=f'read the state anew, then acknowledge the loss to read on: channels.ack("{channel.stash}", {last})',
             lost=lost,
             cursor=cursor,
             first=channel.first,

@@ -34,7 +34,7 @@ from holdfast.kernel import leases
 from holdfast.kernel.events import Filter
 from holdfast.kernel.leases import holder_of
 from holdfast.kernel.tx import Row, Snapshot, Tx
-from holdfast.kernel.validate import check_limit, check_name, check_seconds, check_ttl
+from holdfast.kernel.validate import any_of, check_limit, check_name, check_seconds, check_ttl
 from holdfast.kernel.values import decode, encode
 from holdfast.operation import Deadline, Do, Domain, Listen, M, Next, Steps, procedure, read, write
 from holdfast.route import example
@@ -233,22 +233,29 @@ def size(snapshot: Snapshot, id: StashId) -> QueueSize:
     return QueueSize(0, 0, 0, 0) if queue is None else QueueSize(queue.ready, queue.delayed, queue.taken, queue.dead)
 
 
+def _check_state(state: Any) -> None:
+    if state not in STATES:
+        raise errors.InvalidFilter(f"{state!r} is not a state of an item", hint=f"states: {', '.join(STATES)}")
+
+
 def list_items(
-    snapshot: Snapshot, id: StashId, state: QueueState | None = None, limit: int = 100, after: int = 0
+    snapshot: Snapshot,
+    id: StashId,
+    state: QueueState | Sequence[QueueState] | None = None,
+    limit: int = 100,
+    after: int = 0,
 ) -> Page[QueueItem]:
-    """List the items of a queue in order, or those in one state: `dead` for the dead letters, `ready` for the next.
+    """List the items of a queue in order, or those in some states: `dead` for the dead letters, `ready` for the next.
 
     `after` is the number of the last item of the previous page.
     """
     check_limit(limit, MOST, "after")
-    if state is not None and state not in STATES:
-        raise errors.InvalidFilter(f"{state!r} is not a state of an item", hint=f"states: {', '.join(STATES)}")
+    where, params = any_of("i.state", state, _check_state)
     if type(after) is not int or not 0 <= after < 2**63:
         raise errors.InvalidFilter(f"after must be the number of an item, not {after!r}")
     stash, queue = find(snapshot, id)
     if queue is None:
         return Page()
-    where, params = ("", ()) if state is None else (" AND i.state = ?", (state,))
     found, more = snapshot.page(
         f"{_ITEM}{where} AND i.number > ? ORDER BY i.number LIMIT ?", (queue.record, *params, after), limit
     )

@@ -17,12 +17,12 @@ from holdfast import errors
 from holdfast.domains.routing import globs
 from holdfast.domains.tasks import readiness
 from holdfast.domains.tasks.creation import check_priority, check_tag, check_type
-from holdfast.domains.tasks.readiness import check_pattern, several
+from holdfast.domains.tasks.readiness import check_pattern
 from holdfast.domains.tasks.rows import COLUMNS, TASK, as_seen, find, missing, to_task
 from holdfast.domains.tasks.transitions import STATUSES
 from holdfast.kernel import events
 from holdfast.kernel.tx import PAGE_BYTES, Row, Snapshot, newest_version, weight
-from holdfast.kernel.validate import check_flag, check_limit, check_name, check_offset
+from holdfast.kernel.validate import check_flag, check_limit, check_name, check_offset, several
 from holdfast.types import END_OF_REVISION, Event, Page, as_microseconds
 from holdfast.types.tasks import Author, HistoryEntry, Hit, Task, TaskStatus, TaskType
 

@@ -30,7 +30,7 @@ from holdfast.domains.tasks.rows import COLUMNS, READY_COLUMNS, Stored, find, to
 from holdfast.domains.tasks.tags import READY, STARTABLE
 from holdfast.kernel.leases import holder_of, name_of, next_deadline
 from holdfast.kernel.tx import PAGE_BYTES, Row, Snapshot, Tx
-from holdfast.kernel.validate import check_limit, check_name, check_ttl
+from holdfast.kernel.validate import check_limit, check_name, check_ttl, several
 from holdfast.operation import Do, Look, Steps
 from holdfast.types import Page
 from holdfast.types.tasks import Task, TaskType
@@ -123,15 +123,6 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 _ANY = Wanted()
-
-
-def several(given: Any) -> tuple[Any, ...]:
-    """Return the values of a filter: one, or a list of alternatives. Raises InvalidFilter."""
-    if given is None:
-        return ()
-    if isinstance(given, list | tuple | set | frozenset) and not given:
-        raise errors.InvalidFilter("an empty list matches nothing", hint="omit the filter to match everything")
-    return tuple(given) if isinstance(given, list | tuple | set | frozenset) else (given,)
 
 
 def check_pattern(pattern: str | None) -> str | None:

@@ -93,8 +93,9 @@ def _list(op: Operation[..., Any], items: Iterable[Any], paint: Paint) -> list[s
     cursor = getattr(items, "cursor", None)
     if cursor is None or (op.takes("before") and getattr(items, "compacted", None) is not None):  # the rest is gone
         return lines
-    option = next((name for name in ("cursor", "after", "before", "offset") if op.takes(name)), "cursor")
-    return [*lines, paint("dim", f"more: --{option} {cursor}")]
+    option = next((name for name in ("cursor", "after", "before", "offset") if op.takes(name)), None)
+    more = f"more: --{option} {cursor}" if option else "there are more after these"  # of a channel: acknowledge them
+    return [*lines, paint("dim", more)]
 
 
 def _maker(item: Any, whole: bool = False) -> Any:

@@ -275,7 +275,7 @@ def remove_card(box: Mailbox, card: Card) -> Edit:
     after = box.cards[place + 1] if place + 1 < len(box.cards) else None
     if after is not None and not box.text[card.end : after.start].replace("---", "").strip():
         return Edit(card.start, after.start, "")
-    return Edit(_gap_before(box.text, card.start), card.end, "")
+    return Edit(gap_before(box.text, card.start), card.end, "")
 
 
 def set_field(box: Mailbox, card: Card, key: str, label: str, value: str) -> list[Edit]:
@@ -312,7 +312,7 @@ def insert_row(box: Mailbox, table: Table, place: int, values: Sequence[str]) ->
     return _at(box, at, row_text(values) + box.newline)
 
 
-def _gap_before(text: str, start: int) -> int:
+def gap_before(text: str, start: int) -> int:
     """Where the blank lines and rules above a line start."""
     while start:
         above = text.rfind("\n", 0, start - 1) + 1
@@ -329,7 +329,7 @@ def _ruled(box: Mailbox) -> bool:
         return True
     first = box.cards[0].start
     gaps = ((one.end, other.start) for one, other in itertools.pairwise(box.cards))
-    above = [(_gap_before(box.text, first), first)]
+    above = [(gap_before(box.text, first), first)]
     return any("---" in box.text[start:end] for start, end in itertools.chain(above, gaps))
 
 

@@ -183,6 +183,11 @@ class Content:
         found = (_PAYLOAD.fullmatch(value) for key, _, value in self.said if key == "payload")
         return tuple(Payload(match[1], match[2], int(match[3])) for match in found if match)
 
+    @property
+    def damaged_payload(self) -> tuple[str, ...]:
+        """What the fields for files say that cannot be read as one."""
+        return tuple(value for key, _, value in self.said if key == "payload" and not _PAYLOAD.fullmatch(value))
+
     def entries(self, key: str) -> tuple[str, ...]:
         """The entries of its blocks of that name."""
         return tuple([entry for block in self.blocks if block.key == key for entry in block.entries])

@@ -342,6 +342,8 @@ def message(card: Card) -> dict[str, Any]:
     }
     if "payload" in fields and content.payload:
         said["payload"] = msgspec.to_builtins(content.payload)
+    if "payload" in fields and content.damaged_payload:
+        said["damaged_payload"] = [*content.damaged_payload]
     return said
 
 

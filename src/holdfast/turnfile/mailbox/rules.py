@@ -42,6 +42,10 @@ from holdfast.turnfile.model import Level, next_number
 Breach = tuple[int, Level, str, str]
 """A problem of one file: line, level, rule, message."""
 
+TITLES: Final = {
+    **{"snapshot": "Inbox Snapshot", "queue": "Open Queue (Newest First)"},
+    **{"active": "Active Messages (Newest First)", "closed": "Closed Summary (Newest First)"},
+}
 CLOSED_COLUMNS: Final = ("id", "date", "from_to", "final_status", "outcome", "subject", "closed_by")
 _RATIONALE: Final = re.compile(
     r"(?:[-*|] *|\*\*)?(?:Retained|Retention|Rationale)[A-Za-z ]{0,30}[:|*]{1,3} *[^ |:*]", re.IGNORECASE
@@ -57,6 +61,9 @@ def breaches(box: Mailbox, everyone: Sequence[str] = ()) -> Iterator[Breach]:
         yield 1, "error", "no-sections", f"{message}; turnfile.tidy(session, actor) adds the sections"
     for heading in box.repeated:
         yield heading.number, "error", "section-twice", f"{heading.text.strip('# ')} is a section for the second time"
+    for key, title in TITLES.items() if box.sections.keys() & {"active", "queue"} else ():  # v0 has neither
+        if key not in box.sections:
+            yield 1, "error", "section-missing", f"{title} is missing; turnfile.tidy(session, actor) brings it back"
     yield from _ids(box)
     names = tuple(everyone)
     for card in box.cards:
@@ -122,7 +129,7 @@ def _ids(box: Mailbox) -> Iterator[Breach]:
 def _is_fine(content: Content, everyone: tuple[str, ...]) -> bool:
     """Whether a card has no problem of its own."""
     if content.is_plain and content.status in OPEN and content.route[0] and len(content.receivers) == 1:
-        lone = fold(content.receivers[0]) not in ALL and "disposition" not in content.values
+        lone = fold(content.receivers[0]) not in ALL and not content.values.keys() & {"disposition", "payload"}
         if lone and "dense" not in content.text.lower():
             return True  # nothing that `_card` looks for
     return not any(_card(Card("", 0, 1, content), everyone))
@@ -151,6 +158,9 @@ def _card(card: Card, everyone: Sequence[str]) -> Iterator[Breach]:
         if len(values) > 1:
             where = list(values.values())[-1].line.number
             yield where, "error", "field-twice", f"{card.id} has two different values of {key}"
+    for value in card.content.damaged_payload:
+        message = f"{card.id} carries a file whose line cannot be read: {value[:80]!r}"
+        yield card.line_of("payload"), "warning", "payload", message
     if needs_paraphrase(card):
         dense = next(line for line in card.lines if _DENSE.match(line.text))
         yield dense.number, "error", "dense", f"{card.id} has a dense block without a paraphrase"

@@ -246,7 +246,8 @@ def tidy(session: Session, given: dict[str, Any]) -> int:
     done = turnfile.tidy(files, actor, dry_run=dry, wait=waiting)
     done = msgspec.structs.replace(done, problems=tuple(problems_data(session, done.problems)))
     would = "would write" if dry else "wrote"
-    last = f"{would} {', '.join(done.files)}, revision {done.revision}" if done.files else "all is in order"
+    in_order = "all is in order" if not done.problems else "nothing here that tidy can repair"
+    last = f"{would} {', '.join(done.files)}, revision {done.revision}" if done.files else in_order
     lines = [*map(str, done.repairs), *map(str, done.problems), last]
     session.out.say({**msgspec.to_builtins(done), "dry_run": dry}, *map(printable, lines))
     return ERRORS if any(problem.level == "error" for problem in done.problems) else 0

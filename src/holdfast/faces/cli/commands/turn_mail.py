@@ -130,8 +130,11 @@ def list_messages(session: Session, given: dict[str, Any]) -> int:
 def show(session: Session, given: dict[str, Any]) -> int:
     """Show a message, open or closed."""
     found = mail.message(turn.session_of(session, given), given["id"])
-    rest = {name: value for name, value in found["fields"].items() if name not in _IN_LINE and value}
-    lines = [_line(found), *(f"  {name.replace('_', ' ')}: {value}" for name, value in rest.items())]
+    carried = [*(f"{each['path']} at revision {each['revision']}" for each in found.get("payload", ()))]
+    carried += [f"{value} (damaged)" for value in found.get("damaged_payload", ())]
+    rest = {name: value for name, value in found["fields"].items() if name not in (*_IN_LINE, "payload") and value}
+    fields = [*((name.replace("_", " "), value) for name, value in rest.items()), *(("file", one) for one in carried)]
+    lines = [_line(found), *(f"  {name}: {value}" for name, value in fields)]
     acks = [printable(f"ack: {entry}") for entry in found.get("ack", ())]
     blocks = [part for part in (printable_lines(found.get("body") or ""), acks) if part]
     session.out.say(found, *map(printable, lines), *(line for block in blocks for line in ("", *block)))
@@ -139,12 +142,20 @@ def show(session: Session, given: dict[str, Any]) -> int:
 
 
 @command(
-    "turn mail verify", _ID, turn.DIR, more="The exit code is 1 if a file has changed or is missing since it was sent."
+    "turn mail verify",
+    _ID,
+    turn.DIR,
+    more="The exit code is 1 if a file has changed or is missing since it was sent, or its line is damaged.",
 )
 def verify(session: Session, given: dict[str, Any]) -> int:
     """Say what has become of the files that a message carries."""
     found = mail.verify(turn.session_of(session, given), given["id"])
-    lines = [f"{each.path}: {each.state} since revision {each.revision}" for each in found]
+    lines = [
+        f"{each.path}: {each.state} since revision {each.revision}"
+        if each.state != "damaged"
+        else f"{each.path}: this line of the card is damaged"
+        for each in found
+    ]
     session.out.say(msgspec.to_builtins(found), *map(printable, lines))
     return int(any(each.state != "same" for each in found))
 
