@@ -206,3 +206,12 @@ def test_s4_a_page_of_a_channel_proposes_only_what_the_command_takes(made: Cli) 
     told = made("channel", "read", "news", "--limit", "1", "--actor", "ann").out
     assert "--cursor" not in told
     assert "there are more after these" in told
+
+
+def test_times_of_a_stash_and_its_history_are_rfc_3339(made: Cli) -> None:
+    stash = made("stash", "create", "hits", "--type", "counter", "--json").data
+    [entry] = made("stash", "history", "hits", "--json").data
+    times = [value for each in (stash, entry) for name, value in each.items() if name.endswith("_at") and value]
+    assert len(times) >= 2
+    for time in times:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", time), time

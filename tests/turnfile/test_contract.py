@@ -85,6 +85,16 @@ def test_r2_a_lock_has_its_six_fields(session: Session) -> None:
         assert field in text_of(session, TURNFILE)
 
 
+def test_r2_a_lock_is_advisory_an_edit_by_hand_is_found_and_not_prevented(session: Session) -> None:
+    put(session, MAILBOX, BOLD)
+    turnfile.tidy(session, "ada")
+    held = lock(session, MAILBOX)
+    put(session, MAILBOX, text_of(session, MAILBOX).replace("| Bob        | 1 ", "| Bob        | 7 "))
+    assert "unread-count" in [problem.rule for problem in turnfile.check(session)]
+    done = turnfile.unlock(session, held.id, "ada")
+    assert "unread-count" in [problem.rule for problem in done.warnings]
+
+
 def test_r2_a_lock_is_stale_only_by_revisions(session: Session) -> None:
     held = lock(session, MAILBOX)
     for revision in (3, 4):

@@ -176,8 +176,14 @@ def test_f10_old_disorder_refuses_no_mail_only_an_ambiguous_id_cannot_be_address
     Mail(session, "bob").ack("MSG-20260302-001")  # what follows from the cards is put right
     check(session)
     path.write_bytes(BOLD.replace("### MSG-20260302-002", "### MSG-20260302-001").encode())
-    with pytest.raises(errors.Invalid, match="several cards"):
-        Mail(session, "bob").ack("MSG-20260302-001")
+    uses: list[Callable[[], object]] = [
+        lambda: Mail(session, "bob").ack("MSG-20260302-001"),
+        lambda: mail.message(session, "MSG-20260302-001"),
+        lambda: mail.verify(session, "MSG-20260302-001"),
+    ]
+    for use in uses:
+        with pytest.raises(errors.Invalid, match="several cards"):
+            use()
     sent = Mail(session, "bob").send("ada", "x")
     assert [problem.rule for problem in sent.completion.warnings] == ["disorder"]
     assert Mail(session, "ada").ack(sent.id).status == "acknowledged"

@@ -19,6 +19,7 @@ from holdfast.turnfile.files import Folder
 from holdfast.turnfile.ledger import Ledger, unknown_names
 from holdfast.turnfile.locks import WaitPolicy
 from holdfast.turnfile.mailbox import Mailbox, parse, projection, steps
+from holdfast.turnfile.mailbox.cards import Card
 from holdfast.turnfile.mailbox.content import Payload
 from holdfast.turnfile.mailbox.draft import Draft, agent_name, compose
 from holdfast.turnfile.model import MAILBOX, PROJECTION, Completion, Problem
@@ -216,13 +217,18 @@ def messages(folder: SessionLike, actor: str | None = None, status: str | None =
 def message(folder: SessionLike, id: str) -> dict[str, Any]:
     """One message as data, from the mailbox or the archive. Raises MessageNotFound."""
     session, box = _mailbox(folder)
-    card = box.find(id) or archive.find_card(session.folder, session.text, id)
+    card = _card(session, box, id)
     if card is not None:
         return projection.message(card)
     row = projection.closed_row(box, id) or archive.find_row(session.folder, session.text, id)
     if row is None:
         raise _only_projected(session, id) or MessageNotFound(f"{id} is not in the mailbox", hint=_LIST, id=id)
     return {"id": id, "status": "closed", "fields": row}
+
+
+def _card(session: Session, box: Mailbox, id: str) -> Card | None:
+    """The card of an id, from the mailbox or an archive, or None. Raises Invalid if several cards have it."""
+    return box.card(id) if box.find(id) else archive.find_card(session.folder, session.text, id)
 
 
 def _only_projected(session: Session, id: str) -> MessageNotFound | None:
@@ -250,7 +256,7 @@ class PayloadState(msgspec.Struct, frozen=True):
 def verify(folder: SessionLike, id: str) -> list[PayloadState]:
     """What has become of the files that a message carries. Raises MessageNotFound, or Invalid if it carries none."""
     session, box = _mailbox(folder)
-    card = box.find(id) or archive.find_card(session.folder, session.text, id)
+    card = _card(session, box, id)
     if card is None:
         raise MessageNotFound(f"{id} is not in the mailbox", hint=_LIST, id=id)
     damaged = [PayloadState(value, "damaged", "", None, 0) for value in card.content.damaged_payload]
