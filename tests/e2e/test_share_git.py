@@ -29,7 +29,7 @@ from tests.cli.calling import PATIENCE, environment
 from tests.unit.share_edits import Editor, agreed, lines_of
 
 FILE = "holdfast.jsonl"
-EDITS = amount(20, 500)  # of each clone
+EDITS = amount(20, 500)  # of each clone, without those that are refused
 
 
 class Clone:
@@ -41,7 +41,7 @@ class Clone:
         self.rng = rng
         self.hooked = hooked
         self.ws: Workspace = stack.enter_context(holdfast.open(folder / ".holdfast", actor="me"))
-        self.ws.tasks.set_sharing(True)
+        self.ws.tasks.set_sharing(True, notes=rng.random() < 0.5)
         self.editor = Editor(self.ws, folder.name, rng)
         if hooked:
             install("git", folder, Choice(lenient=True))  # the guard has 5 seconds, which may be few
@@ -112,8 +112,7 @@ def test_clones_that_have_met_agree_in_every_field(tmp_path: Path, seed: int) ->
             if rng.random() < 0.5:
                 clone.read()
             for _ in range(min(left[clone], rng.randrange(1, amount(12, 16)))):
-                clone.editor.edit()
-                left[clone] -= 1
+                left[clone] -= clone.editor.edit()
             clone.commit(write=clone is clones[1] or rng.random() < 0.3)
             done["commit"] += 1
             note(clone)

@@ -71,14 +71,16 @@ class Editor:
         self.rng = rng
         self.counts: dict[str, int] = {}
 
-    def edit(self) -> None:
-        """One edit; most are possible, and what is refused changed nothing."""
+    def edit(self) -> bool:
+        """One edit; False if it was refused, and changed nothing."""
         way = self.rng.choice(_WAYS)
         try:
             way(self, self.ws)
-            self.counts[way.__name__] = self.counts.get(way.__name__, 0) + 1
         except _REFUSED:
             self.counts["refused"] = self.counts.get("refused", 0) + 1
+            return False
+        self.counts[way.__name__] = self.counts.get(way.__name__, 0) + 1
+        return True
 
     def one(self, deleted: bool = False) -> str:
         tasks = self.ws.tasks.list(status=list(_ALL), include_deleted=deleted, limit=1000)
@@ -168,6 +170,14 @@ def _defer(me: Editor, ws: Workspace) -> None:
     ws.tasks.defer(me.one(), None if until is None else ws.tasks.get(me.one()).created_at + until)
 
 
+def _note(me: Editor, ws: Workspace) -> None:
+    ws.tasks.note(me.one(), me.word())
+
+
+def _undo(me: Editor, ws: Workspace) -> None:
+    ws.undo(last=True)
+
+
 def _template(me: Editor, ws: Workspace) -> None:
     name = me.rng.choice(["one", "two"])
     if me.rng.random() < 0.2:
@@ -179,4 +189,5 @@ def _template(me: Editor, ws: Workspace) -> None:
 _WAYS: list[Callable[[Editor, Workspace], None]] = [
     *(_create, _create, _adopt, _update, _update, _update, _tag, _claim, _claim, _finish, _finish, _step),
     *(_depend, _depend, _undepend, _reparent, _reparent, _delete, _restore, _purge, _refer, _defer, _template),
+    *(_note, _undo, _undo),
 ]
