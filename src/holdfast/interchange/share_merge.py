@@ -16,23 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from holdfast import errors
-from holdfast.domains.routing.config import settings_of
 from holdfast.domains.tasks.changes import remove
-from holdfast.domains.tasks.creation import Placed, check_assignee, check_draft, check_note, insert_all
-from holdfast.domains.tasks.details import check_ref, set_deferral, stored_refs
-from holdfast.domains.tasks.rows import COLUMNS, NO_CLAIM, TASK, WAITING, Stored, by_seq, change, require
+from holdfast.domains.tasks.creation import Placed, insert_all
+from holdfast.domains.tasks.details import set_deferral
+from holdfast.domains.tasks.rows import COLUMNS, NO_CLAIM, TASK, Stored, by_seq, change, require
 from holdfast.domains.tasks.templates import TEMPLATE, delete_template, set_template
-from holdfast.domains.tasks.transitions import STATUSES
 from holdfast.domains.tasks.tree import move
 from holdfast.interchange import jsonl
 from holdfast.interchange.share_ids import Keys, Names, edges_of, records_of
 from holdfast.interchange.share_lines import (
-    LINKS,
     Entry,
     Stamp,
     id_of,
@@ -43,24 +38,22 @@ from holdfast.interchange.share_lines import (
     to_line,
     trusted,
 )
+from holdfast.interchange.share_records import Records, Work
 from holdfast.interchange.share_state import (
     Site,
     capture,
-    is_same,
     links_of,
-    micros_of,
     put,
     require_site,
     save,
     seen,
 )
-from holdfast.interchange.task_export import OP, Note, Record, told_of
+from holdfast.interchange.task_export import OP
 from holdfast.interchange.task_merge import merge
 from holdfast.kernel import leases
 from holdfast.kernel.activity import EVERY
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.kernel.validate import check_flag
-from holdfast.kernel.values import MAX_VALUE_BYTES, encode
 from holdfast.types.tasks import SharedReport
 
 _REFUSALS: Final = (*jsonl.REFUSALS, ValueError, TypeError)
@@ -89,33 +82,15 @@ def merge_shared(tx: Tx, lines: Sequence[str], skip_bad: bool) -> SharedReport:
     return report
 
 
-class _Task(msgspec.Struct):
-    """A shared task at work: its record, and its row here if it has one."""
-
-    entry: Entry
-    odd: dict[str, Any]
-    changed: bool
-    seq: int | None = None
-    stored: Stored | None = None
-    shown: dict[str, Any] = {}
-    wanted: dict[str, Any] = {}
-
-    @property
-    def is_live(self) -> bool:
-        """Whether it will not be deleted."""
-        return self.wanted["deleted_at"] is None
-
-
 class _Reading:
     """One reading of lines: `join` them with ours, then `show` what that makes."""
 
     def __init__(self, tx: Tx, site: Site, report: SharedReport) -> None:
         self._tx = tx
-        self._site = site
         self._report = report
-        self._config = settings_of(tx).config
         self._keys = Keys(tx)
-        self._tasks: dict[str, _Task] = {}
+        self._records = Records(tx, site, self._keys)
+        self._tasks: dict[str, Work] = {}
         self.names = Names(tx, report.renamed, self._keys.forget)
         self._new: set[int] = set()
         self._gone: list[int] = []  # purged elsewhere, and to be deleted here
@@ -143,12 +118,12 @@ class _Reading:
             if key.startswith("~"):
                 self._show_template(key[1:], entry)
             else:
-                self._tasks[key] = _Task(entry, {}, changed=True)
+                self._tasks[key] = Work(entry, {}, changed=True)
         for key, _, line, odd in records_of(self._tx, "odd IS NOT NULL"):
             if key in self._tasks:
                 self._tasks[key].odd = odd
             else:
-                self._tasks[key] = _Task(trusted(line), odd, changed=False)
+                self._tasks[key] = Work(trusted(line), odd, changed=False)
         if not self._tasks:
             return
         if len(self._tasks) > 100:
@@ -157,7 +132,7 @@ class _Reading:
         self._detach_gone()
         self._create()
         for task in self._tasks.values():
-            self._want(task)
+            self._records.want(task)
         self._add_bereft()
         self._fit_links()
         self._move()
@@ -218,7 +193,7 @@ class _Reading:
         for key in sorted(new, key=lambda key: (new[key].entry.value("created_at") or "", key)):
             task = new[key]
             try:
-                record = self._record(task, self.names.of[key], task.entry.value)
+                record = self._records.of(task, self.names.of[key], task.entry.value)
             except _REFUSALS as error:
                 self._set_aside(key, task, error)
                 continue
@@ -227,7 +202,7 @@ class _Reading:
             made.append(key)
         if not drafts:
             return
-        for key, stored in zip(made, insert_all(tx, drafts, self._config), strict=True):
+        for key, stored in zip(made, insert_all(tx, drafts, self._records.config), strict=True):
             new[key].seq, new[key].stored = stored.seq, stored
             self._new.add(stored.seq)
             self._keys.add(key, stored.id)
@@ -236,7 +211,7 @@ class _Reading:
                 self._report.created.append(stored.id)
             new[key].shown = seen(tx, stored, {}, self._keys)
 
-    def _set_aside(self, key: str, task: _Task, error: Exception) -> None:
+    def _set_aside(self, key: str, task: Work, error: Exception) -> None:
         """Keep a line that can make no task here: it travels on."""
         message = str(getattr(error, "message", error))
         if task.odd.get("") != message:
@@ -246,39 +221,14 @@ class _Reading:
 
     # --- what each is to be ------------------------------------------------------------------------------------------
 
-    def _want(self, task: _Task) -> None:
-        """What a task is to show, apart from links that are to be left out."""
-        value = task.entry.value
-        wanted = {field: value(field) for field in task.shown}
-        said = task.changed and "assigned_to" in task.entry.cells
-        if not said and not self._site.shares("assigned_to"):
-            wanted["assigned_to"] = task.shown["assigned_to"]
-        if wanted["status"] == "pending_merge" and wanted["deleted_at"] is not None:
-            wanted["status"] = "open"
-        for field in LINKS:
-            wanted[field] = sorted({key for key in value(field) if self._keys.id(key) and key != task.entry.key})
-        for field in ("parent", "deleted_with"):
-            if self._keys.id(value(field)) is None:
-                wanted[field] = None
-        held = task.stored is not None and task.stored.status == "in_progress"
-        if held or wanted["deleted_at"] is not None or wanted["status"] not in WAITING:
-            wanted["deferred_until"] = None
-        if wanted["deleted_at"] is None:
-            wanted["deleted_with"] = None
-        elif wanted["deleted_with"] is None:
-            wanted["deleted_with"] = task.entry.key
-        if wanted["created_at"] is None:
-            wanted["created_at"] = task.shown["created_at"]
-        task.wanted = wanted
-
     def _take(self, key: str | None) -> None:
         """Look at a task too that no line changed."""
         if key is None or key in self._tasks:
             return
         ((_, _, line, odd),) = records_of(self._tx, "key = ?", (key,))
-        self._tasks[key] = _Task(trusted(line), odd, changed=False)
+        self._tasks[key] = Work(trusted(line), odd, changed=False)
         self._load((key,))
-        self._want(self._tasks[key])
+        self._records.want(self._tasks[key])
 
     def _live_below(self, seq: int) -> list[str]:
         return [
@@ -330,7 +280,7 @@ class _Reading:
         )
         return row is not None and bool(row[0])
 
-    def _say(self, task: _Task, field: str, why: str) -> None:
+    def _say(self, task: Work, field: str, why: str) -> None:
         """Report what is left out, once."""
         if field not in task.odd and task.stored is not None:
             name = {"parent": "its parent", "depends_on": "its dependency"}[field]
@@ -355,25 +305,19 @@ class _Reading:
                     move(tx, above, None, OP, None if above.imported is None else above.updated)
                     parent = by_seq(tx, parent.seq)
             stored = by_seq(tx, task.seq)
-            move(tx, stored, parent, OP, None if stored.imported is None else self._updated(task))
+            move(tx, stored, parent, OP, None if stored.imported is None else self._records.updated(task))
 
-    def _become(self, task: _Task) -> None:
+    def _become(self, task: Work) -> None:
         """Make a task what is wanted, or keep it as it is if it cannot be that."""
         assert task.seq is not None
         stored, wanted = by_seq(self._tx, task.seq), task.wanted
-        fields = [
-            field
-            for field, value in wanted.items()
-            if not is_same(self._tx, field, task.shown[field], value, self._keys)
-        ]
-        if not task.changed:  # what else is odd was as odd before
-            fields = [field for field in fields if field in _COMES_BACK]
-        notes = self._lacking(task)
+        fields = self._records.differing(task)
+        notes = self._records.lacking_notes(task)
         is_new = task.seq in self._new
         if not fields and not notes and not is_new:
             return
         try:
-            record = self._record(task, stored.id, wanted.__getitem__)
+            record = self._records.of(task, stored.id, wanted.__getitem__)
         except _REFUSALS as error:
             if not task.odd:
                 why = str(getattr(error, "message", error))
@@ -388,64 +332,6 @@ class _Reading:
         if not is_new:
             which = self._report.deleted if "deleted_at" in fields and record.deleted else self._report.updated
             which.append(stored.id)
-
-    def _lacking(self, task: _Task) -> list[Note]:
-        """The notes that a task does not have yet."""
-        if not task.changed or not task.entry.notes:
-            return []
-        assert task.stored is not None
-        told, _ = told_of(self._tx, task.stored.id)
-        has = {(note.at.isoformat(), note.text) for note in told}
-        return [
-            Note(text, micros_of(at), by, foreign=True)
-            for (at, text), by in sorted(task.entry.notes.items())
-            if (at, text) not in has
-        ]
-
-    def _record(self, task: _Task, id: str, value: Any) -> Record:
-        """What a task is to be, as an import says it. Raises Invalid or ValueError if it cannot be that here."""
-        if value("status") not in STATUSES or value("status") == "in_progress":
-            raise errors.Invalid(f"{value('status')!r} is not a status of a shared task")
-        draft = check_draft(
-            self._config,
-            value("title"),
-            value("body"),
-            value("type"),
-            value("priority"),
-            value("tags"),
-            value("grimoire_hint"),
-            value("assigned_to"),
-        )
-        by = task.entry.value("created_by")
-        for (_, text), author in task.entry.notes.items():
-            check_note(text)
-            check_assignee(author)
-        check_assignee(by)
-        encode(task.entry.value("result"), MAX_VALUE_BYTES)
-        refs = stored_refs([check_ref(text, kind) for kind, text in value("refs")])
-        deleted, created, until = (
-            None if (time := value(field)) is None else micros_of(time)
-            for field in ("deleted_at", "created_at", "deferred_until")
-        )
-        return Record(
-            id,
-            draft,
-            value("status"),
-            self._keys.id(value("parent")),
-            {kind: tuple(sorted(filter(None, map(self._keys.id, value(kind))))) for kind in LINKS},
-            created=created,
-            updated=self._updated(task),
-            deleted=deleted,
-            deleted_with=None if deleted is None else self._keys.id(value("deleted_with")) or id,
-            extra={"hint": draft.hint, "assignee": draft.assignee, "refs": refs},
-            deferred=until if until is not None and until > self._tx.now else None,
-            origin={} if by is None else {"created_by": by},
-            result=task.entry.value("result"),
-        )
-
-    def _updated(self, task: _Task) -> int:
-        newest = max((cell.stamp.time for cell in task.entry.cells.values()), default=task.entry.made.time)
-        return min(newest, self._tx.now)
 
     def _end_claim(self, stored: Stored, what: str) -> Stored:
         """End the claim of a task that is not to be worked on any more: its holder is fenced."""
@@ -468,17 +354,7 @@ class _Reading:
         links = links_of(tx, stored)
         for (key, task), row in zip(self._tasks.items(), stored, strict=True):
             shown = seen(tx, row, links.get(row.id, {}), self._keys)
-            odd = {
-                field: value
-                for field, value in shown.items()
-                if not is_same(tx, field, value, task.entry.value(field), self._keys)
-                or (field in ("parent", *LINKS) and value != task.entry.value(field))
-            }
-            if task.entry.value("created_at") is None:
-                odd.pop("created_at")
-            if not self._site.shares("assigned_to"):
-                odd.pop("assigned_to", None)
-            put(tx, key, row.seq, row.version, to_line(task.entry), odd)
+            put(tx, key, row.seq, row.version, to_line(task.entry), self._records.odd(task.entry, shown))
 
     def _show_template(self, name: str, entry: Entry) -> None:
         content = entry.value("content")
@@ -494,7 +370,3 @@ class _Reading:
             self._report.warnings.append(f"the template {name} cannot be one here, its line is kept: {message}")
         version = 0 if content is None else newest_version(tx, TEMPLATE, "", name)
         put(tx, entry.key, None, version, to_line(entry), {})
-
-
-# What a task can show later than its line says it, when another task has come or a claim has ended.
-_COMES_BACK: Final = ("parent", *LINKS, "deferred_until", "deleted_with")
