@@ -69,6 +69,7 @@ class Plan(NamedTuple):
     changes: int = 40  # that each watcher hears of
     rounds: int = 3
     claim_rounds: int = 5
+    callers: tuple[int, ...] = CALLERS
 
 
 Figures = dict[tuple[str, type[Peer], int], list[float]]
@@ -108,7 +109,7 @@ def run(home: Path, wanted: Iterable[type[Peer]], plan: Plan) -> list[str]:
     lines += [f"{peer.name}, {peer.form}: {said}" for peer, said in versions.items()]
     lines.append(f"measured in {time.perf_counter() - start:.0f} s")
     for work in WORKS:
-        lines += ["", *table(work, peers, figures)]
+        lines += ["", *table(work, peers, figures, plan.callers)]
     return [*lines, "", *bars(figures)]
 
 
@@ -135,7 +136,7 @@ async def measure(home: Path, peers: Sequence[type[Peer]], plan: Plan) -> tuple[
         for number in range(plan.claim_rounds):
             print(f"round {number + 1} of {plan.claim_rounds}", file=sys.stderr, flush=True)
             for work in WORKS if number < plan.rounds else (CLAIM,):
-                for callers in CALLERS:
+                for callers in plan.callers:
                     for peer in running:
                         if peer.can(work):
                             figure = await one(peer, work, callers, plan)
@@ -150,24 +151,27 @@ async def one(peer: Peer, work: str, callers: int, plan: Plan) -> float:
         heard = Heard(callers, plan.changes)
         await peer.watch(heard)  # type: ignore[attr-defined]
         return statistics.median(heard.milliseconds())
-    limit = peer.tasks // (len(CALLERS) * plan.claim_rounds) - callers if work == CLAIM else sys.maxsize
+    limit = peer.tasks // (len(plan.callers) * plan.claim_rounds) - callers if work == CLAIM else sys.maxsize
     method = getattr(peer, work)
     if peer.form == "threads":
         return await asyncio.to_thread(rate_of_threads, method, callers, plan.seconds, limit)
     return await rate(method, callers, plan.seconds, limit)
 
 
-def table(work: str, peers: Sequence[type[Peer]], figures: Figures) -> list[str]:
+def table(work: str, peers: Sequence[type[Peer]], figures: Figures, counts: Sequence[int] = CALLERS) -> list[str]:
     """The figures of a work as a table in Markdown."""
-    heads = [f"{callers} {'watcher' if work == WATCH else 'caller'}{'s' * (callers > 1)}" for callers in CALLERS]
-    lines = [f"| {WORKS[work]} | form | {' | '.join(heads)} | x | x | x |", "|---" * (2 + 2 * len(CALLERS)) + "|"]
+    heads = [f"{callers} {'watcher' if work == WATCH else 'caller'}{'s' * (callers > 1)}" for callers in counts]
+    lines = [
+        f"| {WORKS[work]} | form | {' | '.join(heads)}{' | x' * len(counts)} |",
+        "|---" * (2 + 2 * len(counts)) + "|",
+    ]
     for peer in peers:
-        found = [figures.get((work, peer, callers)) for callers in CALLERS]
+        found = [figures.get((work, peer, callers)) for callers in counts]
         if None in found:
-            lines.append(f"| {peer.name} | {peer.form} |{' - |' * 2 * len(CALLERS)}")
+            lines.append(f"| {peer.name} | {peer.form} |{' - |' * 2 * len(counts)}")
             continue
         cells = [f"{statistics.median(values):,.{2 if work == WATCH else 0}f}" for values in found if values]
-        against = ["" if peer in OURS.values() else _ratio(work, peer, callers, figures) for callers in CALLERS]
+        against = ["" if peer in OURS.values() else _ratio(work, peer, callers, figures) for callers in counts]
         lines.append(f"| {peer.name} | {peer.form} | {' | '.join([*cells, *against])} |")
     return lines
 

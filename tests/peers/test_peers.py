@@ -16,7 +16,7 @@ from tests.peers.servers import Nats, Redis
 from tests.peers.threads import PostgresThreads, Sqlite
 
 AT_HAND: tuple[type[Peer], ...] = (ByTasks, ByThreads, ByServer, PostgresThreads, Nats, Sqlite)
-SMALL = Plan(tasks=600, seconds=0.01, changes=2, rounds=1, claim_rounds=1)
+SMALL = Plan(tasks=600, seconds=0.01, changes=2, rounds=1, claim_rounds=1, callers=(1, 4))
 
 
 @pytest.mark.early
@@ -27,10 +27,14 @@ def test_each_peer_does_each_work_that_it_can(tmp_path: Path) -> None:
     expected = {(work, peer) for work in WORKS for peer in AT_HAND if hasattr(peer, work)}
     assert {key[:2] for key in figures} == expected
     assert all(math.isfinite(figure) and figure > 0 for some in figures.values() for figure in some), figures
-    lines = [line for work in WORKS for line in table(work, AT_HAND, figures)]
+    lines = [line for work in WORKS for line in table(work, AT_HAND, figures, SMALL.callers)]
     assert sum(line.startswith("| Holdfast | asyncio |") for line in lines) == len(WORKS)
-    assert "| SQLite by hand | threads | - | - | - | - | - | - |" in table(WATCH, AT_HAND, figures)
-    assert [line.partition(":")[0] for line in bars(figures)] == ["claim, 32 callers, threads, against PostgreSQL"]
+    assert "| SQLite by hand | threads | - | - | - | - |" in table(WATCH, AT_HAND, figures, SMALL.callers)
+
+
+def test_a_bar_that_is_missed_is_said_and_one_that_was_not_measured_is_left_out() -> None:
+    figures = {(CLAIM, kind, 32): [figure] for kind, figure in ((ByTasks, 100.0), (Redis, 200.0))}
+    assert bars(figures) == ["claim, 32 callers, asyncio, against Redis: 0.50 x (0.50 to 0.50), bar 1.1: NOT reached"]
 
 
 @pytest.mark.parametrize("kind", [ByTasks, ByThreads, PostgresThreads, Nats, Sqlite])

@@ -59,7 +59,7 @@ class StashClients:
                 self.trails[answer.id] = answer
             case Link():
                 self.links[answer.id] = answer
-            case QueueItem():
+            case QueueItem() if answer.token is not None:  # one that was popped has none
                 self.items.append(answer)
             case Grant() if answer.name in self.stashes:
                 self.tokens[answer.name] = (answer.holder, answer.token)
