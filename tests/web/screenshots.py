@@ -30,7 +30,7 @@ VIEWS = {
     "locks": (("locks",), "tr[data-lock] .chip"),
     "state": (("state", "cell", "run-7", "build?show=diff"), ".code .added"),
     "log": (("log",), ".event"),
-    "server": (("server",), ".counts b"),
+    "server": (("server",), ".rate-bar"),
 }
 
 NARROW_SIGNS = {"mail": ".thread-row"}  # a narrow screen shows the list first

@@ -116,6 +116,13 @@ def test_w8_a_person_reads_replies_and_acknowledges(site: Site, maya: Person) ->
     assert [message.body for message in nia.mail.thread(asked.id)][-1] == "Yes, **do**."
 
 
+def test_w8_a_thread_shows_the_task_that_it_holds_up(site: Site, maya: Person) -> None:
+    maya.open("mail")
+    maya.sees(".thread-head h2", "Which port on the test machine?")
+    expect(maya.find(f'.mail-rail .rail-row:has-text("{site.ids["port"]}")')).to_contain_text("eli")
+    expect(maya.find(".mail-rail").get_by_role("img", name="parked")).to_have_count(1)
+
+
 def test_w8_a_person_writes_and_finds(site: Site, maya: Person) -> None:
     maya.open("mail")
     expect(maya.find(".thread-row").first).to_be_visible()

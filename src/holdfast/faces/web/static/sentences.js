@@ -21,7 +21,7 @@ const KIND_SHAPES = { message: 'mail', path: 'lock', lock: 'lock', 'cell-lock': 
 /** The state of shapes.js that a status of a task is. */
 export function stateOfTask(task) {
   if (task.status === 'pending_merge') return 'review';
-  if (task.status === 'in_progress') return 'parked' in task && task.parked ? 'parked' : 'in_progress';
+  if (task.status === 'in_progress') return task.parked || task.deadline === null ? 'parked' : 'in_progress'; // parked: a claim without an end
   if (task.status === 'open') return task.ready === false ? 'waiting' : 'ready';
   return ['closed', 'blocked'].includes(task.status) ? task.status : 'closed';
 }

@@ -86,7 +86,7 @@ class Mail {
     const [first] = this.messages, asked = [...this.messages].reverse().find((each) => each.status[this.me] === 'unread') ?? [...this.messages].reverse().find((each) => each.sender !== this.me) ?? first;
     const steps = (await Promise.all(this.messages.slice(-20).map((each) => api.get(`/mail/${seg(each.id)}/history`, { limit: 50 }, { signal })))).flat().sort((a, b) => a.revision - b.revision);
     const task = first.task ? await api.get(`/tasks/${seg(first.task)}`, { include_deleted: true }, { signal }).catch(() => null) : null;
-    const hangs = task ? (await api.get('/tasks/graph', { root: task.id }, { signal }).catch(() => ({ nodes: [] }))).nodes.filter((node) => node.depth > 0 || node.id === task.id).slice(0, 6) : [];
+    const hangs = task ? (await api.get('/tasks/graph', { root: task.id }, { signal }).catch(() => ({ nodes: [] }))).nodes.filter((node) => node.depth > 0 || node.id === task.id).slice(0, 6).map((node) => (node.id === task.id ? { ...node, deadline: task.deadline } : node)) : [];
     const print = JSON.stringify([this.messages, steps.length, task?.version]);
     if (print === this.print) return;
     this.print = print;

@@ -95,7 +95,7 @@ class TaskPage {
 
   draw() {
     const { context, task, rail } = this;
-    const state = stateOfTask({ ...task, parked: task.status === 'in_progress' && !task.deadline });
+    const state = stateOfTask(task);
     const acts = actsOf(context, task);
     const button = (act) => h('button.large', { type: 'button', class: act.kind ?? '', data: { act: '', name: act.id }, on: { click: () => act.run(context, task) } }, act.label, act.key && h('kbd', null, act.key));
     const menu = acts.filter((act) => act.more);
