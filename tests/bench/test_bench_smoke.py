@@ -36,7 +36,7 @@ EXPECTED = {
     "mail": 10,
     "stashes": 1,
     "queues": 9,
-    "langgraph": 18,
+    "langgraph": 21,
     "load": 7,
     "client": 3,
     "streams": 4,

@@ -141,6 +141,7 @@ def test_a_held_thread_is_changed_with_its_token_alone(world: World) -> None:
         lambda: ws.threads.hold("chat", ttl=60),
     ):
         refused(ws, errors.Held, change)
+    refused(ws, errors.NotHolder, lambda: other.threads.put("chat", "02", token=grant.token))
     ws.threads.put("chat", "02", token=grant.token)
     ws.locks.release("thread:chat", token=grant.token)
     later = other.threads.hold("chat", ttl=60)

@@ -235,7 +235,8 @@ def the_token_of_what_another_holds(site: Site) -> Cells:
     free = [site.token(role) for role in ROLES[1:]]
     bound = [site.token(role, actor=BOB) for role in ROLES[1:]]
     for op in holders_steps():
-        held = {} if op.held is None else site.holdings[op.held.kind]  # an item is in the arguments already
+        kind = "thread" if op.name.startswith("threads.") else None if op.held is None else op.held.kind
+        held = {} if kind is None else site.holdings[kind]  # an item is in the arguments already
         step = {"status": "blocked"} if op.takes("status") else {}  # not the one that only asks who holds it
         request = site.call(op.name, **site.arguments[op.name] | held | step)
         refused = [request.bearing(secret).having("X-Agent-ID") for secret in bound]

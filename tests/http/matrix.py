@@ -129,6 +129,7 @@ def holdings(ws: Workspace) -> dict[str, dict[str, Any]]:
         "cell": {"run": "run", "cell": "in hand", "token": ws.cells.acquire_lock("run", "in hand", ttl=HOUR).token},
         "stash": {"id": stash, "token": ws.stashes.acquire(stash, ttl=HOUR).token},
         "path": {"id": path.id, "token": path.token},
+        "thread": {"id": "in hand", "token": ws.threads.hold("in hand", ttl=HOUR).token},
     }
 
 

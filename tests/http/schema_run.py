@@ -188,6 +188,7 @@ class World:
             "channels": {"log": "1"},
             "values": {"log": 1},
             "older_than": "02",
+            "limit": 5,
             "cursor": None,
             "where": {"step": 1},
         }
@@ -197,7 +198,15 @@ class World:
         """An item, and how it may be found."""
         namespace = f"users/{self.new('label')}"
         self.ws.items.put(namespace, "key", {"a": 1}, ttl=60)
-        found = {"where": {"a": 1}, "prefixes": ["users/*"], "suffixes": [], "depth": 1, "limit": 5, "offset": 0}
+        found = {
+            "where": {"a": 1},
+            "prefixes": ["users/*"],
+            "suffixes": [],
+            "depth": 1,
+            "limit": 5,
+            "offset": 0,
+            "cursor": None,
+        }
         return {"namespace": namespace, "key": "key", "value": {"a": 2}, "keys": [[namespace, "key"]], **found}
 
     def link(self) -> dict[str, Any]:
@@ -272,6 +281,7 @@ GUIDES: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
     "cycles": World.cycle,
     "threads": World.thread,
     "threads.hold": lambda w: {"id": w.new("thread"), "wait": 0},
+    "threads.history": lambda w: {**w.thread(), "values": True},
     "threads.list": lambda w: {**w.thread(), "after": ""},
     "items": World.item,
     "links": World.link,

@@ -393,7 +393,7 @@ class Items(Domain[M]):
     )
     search = read(
         search,
-        http="GET /api/items",
+        http="POST /api/items/search",
         listing=True,
         cli="item search [NAMESPACE]",
         nothing=("there are no such items",),

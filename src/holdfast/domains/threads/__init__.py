@@ -323,7 +323,7 @@ class Threads(Domain[M]):
     )
     history = read(
         retrieval.list_checkpoints,
-        http="GET /api/checkpoints",
+        http="POST /api/checkpoints/search",
         cli="thread history [ID]",
         nothing=("there are no such checkpoints",),
         help="List checkpoints, newest first: of a thread, or of all.",
@@ -350,7 +350,7 @@ class Threads(Domain[M]):
     )
     delete_runs = write(
         removal.delete_runs,
-        http="POST /api/threads/delete-runs",
+        http="POST /api/runs/delete-checkpoints",
         cli="thread delete-runs RUNS...",
         done=("deleted {result:checkpoints}",),
         nothing=("these runs have no checkpoints",),

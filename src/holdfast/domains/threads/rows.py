@@ -122,11 +122,16 @@ def lock_of(id: str) -> str:
 
 
 def check_token(tx: Tx, id: str, token: int | None) -> None:
-    """Raise Fenced unless the lock of a thread is held with this token; without one, Held if anybody holds it."""
+    """Raise Fenced unless the lock of a thread is held with this token, NotHolder if another agent holds it.
+
+    Without a token, raise Held if anybody holds it.
+    """
     target = locks.named(lock_of(id))
     row = locks.load(tx, target)
     if token is not None:
         locks.refuse_other(f"the thread {id}", None if row is None else row[2], token)
+        if row is not None and row[1] != tx.actor:
+            raise locks.not_holder(target, row[1], tx.actor)
     elif row is not None:
         raise locks.held(target, row[1], row[5])
 
