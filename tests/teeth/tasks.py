@@ -16,9 +16,24 @@ NODES = ("tests/conformance/test_tasks.py", "--kinds", "replicated-2,replicated-
 IMPORTS = ("tests/unit/test_task_import.py",)
 SLICES = ("tests/unit/test_slices.py",)
 LEAPS = ("tests/conformance/test_leaps.py", "--kinds", "memory")
+UNDO = ("tests/conformance/test_undo.py", "--kinds", "memory")
 PARENTS = ("tests/conformance/test_parents.py", "--kinds", "memory")
 
 BUGS = [
+    Bug(
+        "the last undo does again what the one before took back",
+        "domains/undo.py",
+        "        if not _is_undo(tx, found) and not _is_undone(tx, found):\n",
+        "        if not _is_undone(tx, found):\n",
+        UNDO,
+    ),
+    Bug(
+        "what was changed since is taken back all the same",
+        "domains/undo.py",
+        "            if not _leaves_all(tx, event, revision):\n",
+        "            if False:\n",
+        UNDO,
+    ),
     Bug(
         "the text of a task is not compared with the log",
         "domains/tasks/check.py",
