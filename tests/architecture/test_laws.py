@@ -147,6 +147,30 @@ def test_an_agent_that_claims_at_the_command_line_waits_for_no_heavy_module(tmp_
     assert unwanted.isdisjoint(done.stdout.split()), unwanted & set(done.stdout.split())
 
 
+@pytest.mark.parametrize(
+    "words", [["next", "-q"], ["ready", "--json"], ["guard", "x"], ["cell", "get", "run", "status"]]
+)
+def test_a_command_compiles_nothing_and_starts_no_thread(tmp_path: Path, words: list[str]) -> None:
+    """The first call of `compile`, as a `NamedTuple` makes, takes as long as ten modules, and a thread almost so."""
+    code = """
+import _thread, builtins, sys
+import threading  # which starts threads by a name of its own
+from holdfast.faces.cli import main
+def refused(*args, **_):
+    raise AssertionError(f"compiled, or started: {str(args)[:200]}")
+builtins.compile = threading._start_new_thread = _thread.start_new_thread = refused
+code = main(sys.argv[1:])
+print(code, "holdfast.domains.tasks" in sys.modules)
+"""
+    environment = {**os.environ, "HOLDFAST_DIR": str(tmp_path / "store"), "HOLDFAST_ACTOR": "me"}
+    with holdfast.open(tmp_path / "store", actor="me") as ws:
+        ws.tasks.create("task")
+        ws.cells.set("run", "status", 1)
+    command = [sys.executable, "-c", code, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == f"0 {words[0] in ('next', 'ready')}", done.stderr
+
+
 def test_what_a_command_has_not_loaded_is_whole_once_it_is_used() -> None:
     code = """
 import sys
@@ -156,6 +180,7 @@ missing = ["decimal", "enum", "uuid", "re._compiler", "typing_extensions", "msgs
 assert not [name for name in missing if name in sys.modules], sys.modules.keys()
 import datetime, typing, msgspec, re
 Name = typing.Annotated[str, msgspec.Meta(pattern="^[a-z]+$")]
+assert type(typing.ForwardRef("x")).__name__ == "ForwardRef" and typing.get_type_hints(msgspec.Struct) is not None
 assert msgspec.convert("ada", Name) == "ada" and typing.Pattern[str].__origin__ is re.Pattern
 assert sys.modules["re"].fullmatch is re.fullmatch and re.fullmatch("a+", "aa")[0] == "aa"
 import re._parser, decimal, enum, uuid, msgspec.inspect
