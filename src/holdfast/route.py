@@ -1,6 +1,7 @@
 """What a line of a domain's table says of its operation: address, rights, tokens, usage, help, examples.
 
-Every face reads it, so a fact about an operation stands in one place: on its line.
+Every face reads it, so a fact about an operation stands in one place: on its line. Who observes the calls stands
+here too: all that make or carry them ask it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -78,7 +79,10 @@ class Late:
 
 
 if TYPE_CHECKING:  # making it takes longer than all other classes here
+    from contextlib import AbstractContextManager
     from typing import TypedDict
+
+    from holdfast.operation import Operation
 
     class Declared(TypedDict, total=False):
         """What a line of a domain's table can say; see `Route`."""
@@ -163,3 +167,28 @@ class Route(msgspec.Struct, frozen=True):
     help: str = ""
     examples: tuple[str | Example, ...] = ()
     mcp: str = ""
+
+
+# --- who sees the calls ----------------------------------------------------------------------------------------------
+
+
+class Observer(Protocol):
+    """Sees the calls of operations, and where they come from and go to."""
+
+    def bind(self, op: Operation[..., Any], runner: Any) -> Callable[..., Any]:
+        """What `runner.bind(op)` returns, observed."""
+
+    def incoming(self, carrier: Mapping[str, str]) -> AbstractContextManager[None]:
+        """A block that serves a request with these headers."""
+
+    def outgoing(self, headers: dict[str, str]) -> None:
+        """Add to the headers of a request who sends it."""
+
+
+class Observed:
+    """Who observes operations: nobody, unless `holdfast.telemetry` is on."""
+
+    by: Observer | None = None
+
+
+OBSERVED: Final = Observed()

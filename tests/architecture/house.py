@@ -27,6 +27,7 @@ LAYERS = {
     "holdfast.cupboard": "workspace",
     "holdfast.remote": "workspace",
     "holdfast.filegate": "workspace",
+    "holdfast.telemetry": "workspace",
     "holdfast.workspace": "workspace",
     "holdfast.wire": "wire",
     "holdfast.schema": "wire",

@@ -198,8 +198,8 @@ def try_postgres(place: Place) -> list[str]:
 
 
 def _replicate(place: Place, log: str) -> list[str]:
-    for node in ("one", "other"):
-        place.run("holdfast", "init", "--dir", node, "--log", log)
+    place.run("holdfast", "init", "--dir", "one", "--log", log, "--create")
+    place.run("holdfast", "init", "--dir", "other", "--log", log)
     place.run("holdfast", "create", "on every machine", "--dir", "one")
     place.run("holdfast", "next", "--dir", "other")
     shown = place.run("holdfast", "list", "--dir", "one", "--at-least", "latest")
@@ -235,6 +235,13 @@ def try_demo(place: Place) -> list[str]:
     return ["demo"]
 
 
+def try_otel(place: Place) -> list[str]:
+    """Operations that are observed, with nobody who receives it."""
+    place.python(_OBSERVED + _LIBRARY)
+    return ["telemetry"]
+
+
+_OBSERVED: Final = "from holdfast import telemetry\ntelemetry.enable()\n"
 TRIALS: Final[Mapping[str, Callable[[Place], list[str]]]] = {
     "": try_base,
     "server": try_server,
@@ -242,6 +249,7 @@ TRIALS: Final[Mapping[str, Callable[[Place], list[str]]]] = {
     "jetstream": try_jetstream,
     "postgres": try_postgres,
     "demo": try_demo,
+    "otel": try_otel,
     "langgraph": try_langgraph,
     "openai-agents": try_openai_agents,
 }

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.faces.cli.commands.doctor import DEVELOPMENT
+
 ROOT = Path(__file__).parents[2]
-EXTRAS_GONE = ("httpx", "httptools", "uvicorn", "mcp", "psycopg", "nats", "rich", "cryptography")
+EXTRAS_GONE = ("httpx", "httptools", "uvicorn", "mcp", "psycopg", "nats", "rich", "cryptography", "opentelemetry")
 BLOCKED = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS_GONE!r})); import holdfast\n"  # as if not installed
 
 
@@ -46,6 +48,8 @@ EXTRAS = {
     "postgres": ("psycopg", "main(['replicate', 'postgresql://db.example/x?workspace=w'])"),
     "jetstream": ("nats", "main(['replicate', 'nats://db.example/w'])"),
     "langgraph": ("langgraph", ""),  # an import of LangGraph's own says what it lacks
+    "openai-agents": ("agents", ""),  # as does one of its
+    "otel": ("opentelemetry", "main(['mcp', '--actor', 'ann'])"),  # with HOLDFAST_OTEL=1
     "demo": ("rich", ""),  # which the demo does without
 }
 OTHERS = {
@@ -57,7 +61,7 @@ OTHERS = {
 def test_the_readme_has_a_line_for_every_extra() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     readme = (ROOT / "README.md").read_text()
-    assert {*project["optional-dependencies"]} - {"dev"} == {*EXTRAS}
+    assert {*project["optional-dependencies"]} - {*DEVELOPMENT} == {*EXTRAS}
     assert [extra for extra in EXTRAS if f"`pip install 'holdfast[{extra}]'`" not in readme] == []
 
 
@@ -67,7 +71,7 @@ def test_whatever_needs_an_extra_that_is_missing_names_the_line_of_the_readme(tm
         f"sys.modules[{package!r}] = None; print({extra!r}, {call}, file=sys.stderr, flush=True)"
         for extra, package, call in calls
     )
-    where = {**os.environ, "HOLDFAST_DIR": str(tmp_path / "w")}
+    where = {**os.environ, "HOLDFAST_DIR": str(tmp_path / "w"), "HOLDFAST_OTEL": "1"}
     code = f"import sys\nfrom holdfast.faces.cli import main\nmain(['init', '--dir', 'w'])\n{tries}"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=where

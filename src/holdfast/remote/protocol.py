@@ -27,6 +27,7 @@ from holdfast.kernel.validate import check_id, check_name
 from holdfast.kernel.values import MAX_DEPTH
 from holdfast.operation import Operation, find_operation, operation
 from holdfast.remote.http1 import Broken, Response
+from holdfast.route import OBSERVED
 from holdfast.schema import is_page, named_arguments, result_type
 from holdfast.types import (
     Cell,
@@ -178,6 +179,8 @@ def headers_of(request: Request, context: Context) -> dict[str, str]:
         name, token = context.fence
         parts = (name,) if isinstance(name, str) else name
         headers["x-fence"] = f"{token} {'/'.join(quote(part or '', safe='') for part in parts)}"
+    if OBSERVED.by is not None:
+        OBSERVED.by.outgoing(headers)
     return headers
 
 

@@ -217,7 +217,8 @@ class App:
             if request.body:
                 auth.check_json(request.headers)
             if place.route is not None:
-                self._call(request, place.route, place.named, space)
+                with calls.caller_of(request.headers):
+                    self._call(request, place.route, place.named, space)
             elif place.rest == [mcp.PATH]:
                 self._spawn(request, self._serve_mcp(request, space))
             else:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -28,6 +29,7 @@ from holdfast.errors import MethodNotAllowed, NoRoute
 from holdfast.faces.http.auth import DUPLICATE, Headers, Token
 from holdfast.hints import HTTP, for_http, in_json
 from holdfast.operation import REGISTRY, Operation
+from holdfast.route import OBSERVED
 from holdfast.schema import result_type
 from holdfast.types import DerivedActor, Event, Page
 from holdfast.workspace.aio import AsyncWorkspace
@@ -226,6 +228,13 @@ def access_of(token: Token, actor_header: bytes | None, derived: bytes | None) -
     if actor is None:
         actor = DerivedActor(_text(DERIVED, derived) or f"token-{token.id}")
     return Access(token.id, token.role, actor, bound is not None)
+
+
+def caller_of(headers: Headers) -> AbstractContextManager[None]:
+    """A block that serves a request: its calls belong to the trace that it names, if somebody observes."""
+    if OBSERVED.by is None:
+        return nullcontext()
+    return OBSERVED.by.incoming({name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()})
 
 
 def context_of(actor: str, headers: Headers) -> Context:

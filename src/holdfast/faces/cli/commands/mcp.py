@@ -43,8 +43,10 @@ def mcp(session: Session, given: dict[str, Any]) -> int:
         _actor(session)
         turn_dir = os.path.join(session.folder, turn_dir)
         _check_turns(session, turn_dir)
+    from holdfast.faces.cli.commands.server import trace_if_wanted
     from holdfast.faces.mcp import serve_stdio
 
+    trace_if_wanted(session.environ)
     chosen = session.given.get("actor") or session.environ.get("HOLDFAST_ACTOR")
     session.recorded = None  # who it is may change from call to call
     with session.open(writing=True) as workspace:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from time import monotonic
@@ -61,10 +61,19 @@ def serve(session: Session, given: dict[str, Any]) -> int:
 
     if session.environ.get("HOLDFAST_ROLLING") != "0":
         given["stop_folder"] = lambda store: Path(folder_of(str(store), session.environ))
+    trace_if_wanted(session.environ)
     server = make(_settings(server_folder(session), given), carry_out)
     tune()
     server.run(lambda: _announce(server, link))
     return 0
+
+
+def trace_if_wanted(environ: Mapping[str, str]) -> None:
+    """Turn on OpenTelemetry if HOLDFAST_OTEL=1; its own variables say where spans and measurements go."""
+    if environ.get("HOLDFAST_OTEL") == "1":
+        from holdfast import telemetry
+
+        telemetry.enable()
 
 
 def load_server() -> tuple[type[Server], Callable[[], None]]:
