@@ -153,7 +153,7 @@ class Operation(Generic[P, R]):
         """The callable for one domain object, kept there so that the next look-up is a plain attribute."""
         runner = domain._runner
         awaited: bool = getattr(runner, "awaits", False)
-        bound = runner.bind(self) if OBSERVED.by is None else OBSERVED.by.bind(self, runner)
+        bound: Any = runner.bind(self) if OBSERVED.by is None else OBSERVED.by.bind(self, runner)
         bound.__name__ = self.method
         bound.__qualname__ = self.__qualname__
         bound.__module__ = self.__module__

@@ -1,7 +1,7 @@
 """What a line of a domain's table says of its operation: address, rights, tokens, usage, help, examples.
 
-Every face reads it, so a fact about an operation stands in one place: on its line. Who observes the calls stands
-here too: all that make or carry them ask it.
+Every face reads it, so a fact about an operation stands in one place: on its line. So is the observer of calls,
+which everything that makes or carries them asks for.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Route(msgspec.Struct, frozen=True):
 
 
 class Observer(Protocol):
-    """Sees the calls of operations, and where they come from and go to."""
+    """Sees the calls of operations, and their way from one process to another."""
 
     def bind(self, op: Operation[..., Any], runner: Any) -> Callable[..., Any]:
         """What `runner.bind(op)` returns, observed."""
@@ -182,11 +182,11 @@ class Observer(Protocol):
         """A block that serves a request with these headers."""
 
     def outgoing(self, headers: dict[str, str]) -> None:
-        """Add to the headers of a request who sends it."""
+        """Add the trace of the caller to the headers of a request."""
 
 
 class Observed:
-    """Who observes operations: nobody, unless `holdfast.telemetry` is on."""
+    """The observer of operations: none, unless `holdfast.telemetry` is on."""
 
     by: Observer | None = None
 

@@ -38,6 +38,7 @@ from tests.bench import (
     stashes,
     streams,
     task_growth,
+    telemetry,
     turns,
     ui,
     watch,
@@ -68,6 +69,7 @@ SUBJECTS = {
     "fleet": fleet.run,
     "ui": ui.run,
     "scale": scale.run,
+    "telemetry": telemetry.run,
     "turns": turns.run,
     "share": sharing.run,
 }

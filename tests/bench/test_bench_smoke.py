@@ -28,6 +28,7 @@ EXPECTED = {
     "cold": 16,
     "growth": 8,
     "replicas": 14,
+    "telemetry": 6,
     "joining": 2,
     "engines": 17,
     "claims": 5,

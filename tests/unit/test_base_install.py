@@ -49,7 +49,7 @@ EXTRAS = {
     "jetstream": ("nats", "main(['replicate', 'nats://db.example/w'])"),
     "langgraph": ("langgraph", ""),  # an import of LangGraph's own says what it lacks
     "openai-agents": ("agents", ""),  # as does one of its
-    "otel": ("opentelemetry", "main(['mcp', '--actor', 'ann'])"),  # with HOLDFAST_OTEL=1
+    "otel": ("opentelemetry", ""),  # tests/unit/test_telemetry.py
     "demo": ("rich", ""),  # which the demo does without
 }
 OTHERS = {
@@ -71,7 +71,7 @@ def test_whatever_needs_an_extra_that_is_missing_names_the_line_of_the_readme(tm
         f"sys.modules[{package!r}] = None; print({extra!r}, {call}, file=sys.stderr, flush=True)"
         for extra, package, call in calls
     )
-    where = {**os.environ, "HOLDFAST_DIR": str(tmp_path / "w"), "HOLDFAST_OTEL": "1"}
+    where = {**os.environ, "HOLDFAST_DIR": str(tmp_path / "w")}
     code = f"import sys\nfrom holdfast.faces.cli import main\nmain(['init', '--dir', 'w'])\n{tries}"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=where

@@ -171,8 +171,8 @@ def test_a_call_over_http_is_one_trace_from_the_client_to_the_store(received: Re
         pairs = {name: {span.kind: span for span in received.spans(name)} for name in names}
     for name, pair in pairs.items():
         client, served = pair[SpanKind.CLIENT], pair[SpanKind.SERVER]
-        assert (client.context.trace_id, client.context.span_id) == (  # type: ignore[union-attr]
-            served.context.trace_id,  # type: ignore[union-attr]
+        assert (client.context.trace_id, client.context.span_id) == (
+            served.context.trace_id,
             served.parent and served.parent.span_id,
         ), name
     assert said(pairs["tasks.create"][SpanKind.SERVER])["holdfast.revision"] == 1
@@ -228,7 +228,7 @@ def test_off_nothing_of_it_is_imported() -> None:
 def test_off_a_bound_operation_is_the_same_as_without_it() -> None:
     assert OBSERVED.by is None
     with holdfast.open(":memory:", actor="me") as ws:
-        assert ws.cells.get.__code__ is ws._runner.bind(type(ws.cells).get).__code__  # type: ignore[attr-defined]
+        assert ws.cells.get.__code__ is ws._runner.bind(type(ws.cells).get).__code__
 
 
 def test_without_its_package_it_says_what_to_install() -> None:
