@@ -291,6 +291,7 @@ def test_a_named_pipe_in_the_place_of_the_file_stops_nobody(
     answer = shell(*command)
     assert (answer.code == 0) == (command[0] == "next")
     assert "is not a regular file" in answer.err
+    assert "move it out of the way" in answer.err
 
 
 def test_a_rule_for_git_is_added_at_once_or_not_at_all(

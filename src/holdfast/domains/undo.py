@@ -105,7 +105,7 @@ def _own(tx: Tx, below: int) -> Iterator[int]:
 def _is_undo(tx: Tx, revision: int) -> bool:
     """Whether a transaction took something back; one that takes back an undo is a redo, and none."""
     event = events.find_in(tx, revision, EVENT)
-    return event is not None and not event.data["redo"]
+    return event is not None and not event.data.get("redo")
 
 
 def _is_undone(tx: Tx, revision: int) -> bool:
@@ -254,7 +254,7 @@ def _leaves_all(tx: Tx, event: Event, revision: int) -> bool:
     if (event.kind == task_rows.TASK and event.op == _NOTE) or _is_undone(tx, event.revision):
         return True
     undo = events.find_in(tx, event.revision, EVENT)
-    return undo is not None and not undo.data["redo"] and int(undo.id) > revision
+    return undo is not None and not undo.data.get("redo") and int(undo.id) > revision
 
 
 # --- taking it back --------------------------------------------------------------------------------------------------

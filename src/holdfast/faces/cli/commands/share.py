@@ -30,6 +30,7 @@ from holdfast.types.tasks import SharedReport, Sharing
 _ATTRIBUTES: Final = ".gitattributes"
 _UNION: Final = f"{location.SHARED} merge=union"
 _MEND: Final = "correct the file, or lose what is damaged: holdfast {} --skip-bad"
+_IN_THE_WAY: Final = "move it out of the way; holdfast share writes the file again"
 _CHOSEN: Final = "next-index-"  # begins the name of the index of `git commit FILE`
 _MOST: Final = 20  # warnings that are printed
 _PUBLIC: Final = (
@@ -204,7 +205,7 @@ def _merge(session: Session, workspace: Any, path: str, skip_bad: bool, on: str 
     """Join what the file says with what is known here, in slices that let others write; returns what that changed."""
     whole = SharedReport()
     state = location.share_state(path)
-    lines, bad = ([], []) if state is None else read_lines(path)
+    lines, bad = ([], []) if state is None else read_lines(path, _IN_THE_WAY)
     whole.problems += bad
     known = set(all_lines(workspace.tasks.shared_lines)) if lines else set()
     new = [(number, line) for number, line in enumerate(lines, 1) if line not in known]

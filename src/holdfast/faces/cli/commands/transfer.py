@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _OPENED: Final = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
+_INSTEAD: Final = "name a file, or - for standard input"
 _PAGE: Final = 1000
 _DIFFERENCES: Final = 20  # of a conflict
 _PREFER: Final = "import --prefer theirs takes those in the file, --prefer ours keeps those here"
@@ -177,7 +178,7 @@ def report_import(session: Session, op: Operation[..., Any], report: Any) -> Non
         session.wrote()
 
 
-def read_lines(path: str) -> tuple[list[str], list[ImportProblem]]:
+def read_lines(path: str, instead: str = _INSTEAD) -> tuple[list[str], list[ImportProblem]]:
     """The lines of a file, and those of them that are not UTF-8; - is standard input.
 
     Raises Invalid for what is no regular file: a named pipe without a writer would never answer. What the shell opened,
@@ -187,7 +188,7 @@ def read_lines(path: str) -> tuple[list[str], list[ImportProblem]]:
         if path == "-":
             return decode_lines(sys.stdin.buffer.read())
         if not stat.S_ISREG(os.stat(path).st_mode) and not path.startswith(_OPENED):
-            raise errors.Invalid(f"{path} is not a regular file", hint="name a file, or - for standard input")
+            raise errors.Invalid(f"{path} is not a regular file", hint=instead)
         with open(path, "rb") as file:
             return decode_lines(file.read())
     except OSError as error:
