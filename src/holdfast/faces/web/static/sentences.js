@@ -64,6 +64,7 @@ export function tell(event, link, about = null) {
   const body = [];
   if (event.redacted) return { shape: 'note', head: [...head, h('span.ink-3', null, ' (redacted)')], body: null };
   if (kind === 'message' && op === 'send') return letter(event, link);
+  if (kind === 'undo') return { shape: 'note', head: [h('b', null, actor), ` took back revision ${id}`], body: null };
   if (kind === 'task' && op === 'expire') head.push(' ', h('b', null, shown(data?.claimed_by?.[0])));
   const status = data?.status;
   if (Array.isArray(status) && status[0]) head.push(': ', stateWord(status[0]), ' → ', stateWord(status[1]));
