@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 import holdfast
+from holdfast import errors
 from holdfast.faces.http import auth, sse
 from holdfast.faces.http.auth import Tokens
 from holdfast.faces.http.server import Server
@@ -49,6 +50,27 @@ def test_clients_that_share_a_channel_and_one_that_comes_late_get_the_same_witho
             client.close()
     assert seen == [list(range(1, 201))] * 3
     assert caught_up == [list(range(n + 1, 201)) for n in STARTS]
+
+
+def test_a_watch_ends_when_another_thread_closes_its_workspace(tmp_path: Path) -> None:
+    ended, begun = list[type[BaseException]](), threading.Event()
+
+    def read(ws: holdfast.RemoteWorkspace) -> None:
+        try:
+            for _ in ws.watch(after=0):
+                begun.set()
+        except errors.HoldfastError as error:
+            ended.append(type(error))
+
+    with serving(tmp_path) as server:
+        ws = connected(server)
+        ws.cells.set("run", "cell", 1)
+        reader = threading.Thread(target=read, args=(ws,), daemon=True)
+        reader.start()
+        assert begun.wait(PATIENCE)
+        ws.close()
+        reader.join(PATIENCE)
+    assert ended == [errors.Closed]
 
 
 def test_a_client_that_does_not_read_slows_nobody_is_let_go_and_resumes_where_it_stopped(

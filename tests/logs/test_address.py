@@ -105,6 +105,14 @@ def test_an_address_that_no_server_can_have_is_invalid_at_once(url: str, tmp_pat
     assert not (tmp_path / "node").exists()
 
 
+def test_a_folder_that_cannot_join_yet_is_not_said_to_answer_reads(tmp_path: Path) -> None:
+    for url in ("nats://127.0.0.1:1/team-a", "postgresql://127.0.0.1:1/db?workspace=team-a"):
+        with pytest.raises(errors.Unreachable) as refusal:
+            holdfast.open(url, folder=tmp_path / "node", patience=0.1)
+        assert refusal.value.hint == "check the address, and retry; nothing was made"
+    assert not (tmp_path / "node").exists()
+
+
 def test_what_is_an_address_and_what_a_folder() -> None:
     assert is_address("postgresql://host/db?workspace=a")
     assert is_address("postgres://host/db?workspace=a")

@@ -94,7 +94,10 @@ def prepare(folder: str | os.PathLike[str], url: str, log: CommitLog, patience: 
     check_recorded(folder, url)
     if has_store(folder):
         return
-    Patience(PATIENCE if patience is None else patience).outlast(ErrorMappingLog(log).head)
+    try:
+        Patience(PATIENCE if patience is None else patience).outlast(ErrorMappingLog(log).head)
+    except errors.Unreachable as error:
+        raise errors.Unreachable(error.message, hint="check the address, and retry; nothing was made") from error
     check_place(os.path.realpath(folder))
     make_folder(folder)
     record(folder, url)
