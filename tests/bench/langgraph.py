@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ def run(bench: Bench) -> list[Row]:
     except ImportError as error:
         bench.say(f"langgraph: not measured, {error}")
         return []
+    names = ("langgraph-checkpoint", "langgraph-checkpoint-sqlite")
+    bench.say("  " + ", ".join(f"{name} {version(name)}" for name in names))
     return asyncio.run(_awaited(bench)) + _plain(bench)
 
 
