@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.peers.__main__ import CALLERS, PEERS, WORKS, Plan, bars, main, measure, run, table
+from tests.peers.__main__ import CALLERS, PEERS, WORKS, Figures, Plan, bars, main, measure, run, table
 from tests.peers.ours import ByServer, ByTasks, ByThreads
 from tests.peers.peer import CLAIM, WATCH, Heard, Peer
 from tests.peers.servers import Nats, Redis
@@ -33,7 +33,7 @@ def test_each_peer_does_each_work_that_it_can(tmp_path: Path) -> None:
 
 
 def test_a_bar_that_is_missed_is_said_and_one_that_was_not_measured_is_left_out() -> None:
-    figures = {(CLAIM, kind, 32): [figure] for kind, figure in ((ByTasks, 100.0), (Redis, 200.0))}
+    figures: Figures = {(CLAIM, kind, 32): [figure] for kind, figure in ((ByTasks, 100.0), (Redis, 200.0))}
     assert bars(figures) == ["claim, 32 callers, asyncio, against Redis: 0.50 x (0.50 to 0.50), bar 1.1: NOT reached"]
 
 
