@@ -11,9 +11,10 @@ BIN      := .venv/bin
 READY    := .venv/.ready
 COMPILED := .venv/.compiled
 TOOLS    := .venv/tools/.ready
+INSTALL  := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test web check fix bench peers docs screenshots teeth sim faults clients long house dist smoke clean
+.PHONY: help setup run demo test web check fix bench peers docs screenshots teeth sim faults clients long house lock dist smoke clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -48,17 +49,13 @@ fix: $(READY) ## Repair lint and formatting in place
 bench: $(READY) ## Run the benchmarks (ARGS go to them)
 	$(BIN)/python -m tests.bench $(ARGS)
 
-peers: export PIP_CONSTRAINT := constraints.txt
-peers: export PIP_BUILD_CONSTRAINT := constraints.txt
 peers: $(READY) ## Run the same work on Holdfast, Redis, PostgreSQL, NATS, etcd, huey and SQLite (ARGS=Redis picks some)
 	@tests/packages.sh redis-server etcd-server || true # what is missing is named in the report
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]' || true
+	@$(BIN)/python $(INSTALL) --require-hashes -r locks/peers.txt || true
 	$(BIN)/python -m tests.peers $(ARGS)
 
-docs: export PIP_CONSTRAINT := constraints.txt
-docs: export PIP_BUILD_CONSTRAINT := constraints.txt
 docs: $(READY) ## Build the documents as a site into site/, and follow its links
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@$(BIN)/python $(INSTALL) --require-hashes -r locks/docs.txt
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --clean
 	@$(BIN)/python -m tests.docs.site site
 	@echo "look at it: python3 -m http.server -b 127.0.0.1 -d site (a page opened from the disk has no search)"
@@ -79,11 +76,14 @@ faults: $(READY) ## Kill, pause and cut off real engines under three nodes that 
 clients: $(READY) ## Drive real agent clients from npm with a stand-in for the model (ARGS="claude codex" picks some); needs Node
 	$(BIN)/python -m tests.clients $(ARGS)
 
-long: $(READY) ## What is too long for `test`: every kind, and the figures of a release in slices (goes on where it stopped)
+long: $(READY) $(TOOLS) ## What is too long for `test`: every kind, and the figures of a release in slices (goes on where it stopped)
 	$(BIN)/python -m tests.long $(ARGS)
 
 house: $(READY) ## Print the figures of the source: modules, lines, importers, layers, what one claim walks through
 	@$(BIN)/python -m tests.architecture.house
+
+lock: $(READY) $(TOOLS) ## Pin every package that make installs with its digests, by the versions in constraints.txt
+	@$(BIN)/python -m tests.release.lock
 
 dist: $(READY) $(TOOLS) ## Build the wheel and the source archive twice, compare and check them, and leave them in dist/
 	@$(BIN)/python -m tests.release.dist
@@ -100,20 +100,18 @@ $(COMPILED): $(READY)
 	@out=$$(env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$out"; exit 1; }
 	@touch $@
 
-# pip reads the build backend's version from the first variable up to 25.2 and from the second since; the path is
-# relative because pip splits these variables at spaces.
-$(READY): export PIP_CONSTRAINT := constraints.txt
-$(READY): export PIP_BUILD_CONSTRAINT := constraints.txt
-$(READY): pyproject.toml constraints.txt
+# Each package is one whose digest is in locks/ (`make lock`). The project itself is built by the setuptools among them.
+$(READY): pyproject.toml locks/dev.txt
 	@test -x $(BIN)/pip || $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Holdfast needs Python 3.11 or newer; name one with: make PYTHON=python3.11")'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@echo "installing into .venv"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python $(INSTALL) --require-hashes -r locks/dev.txt
+	@$(BIN)/python $(INSTALL) --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q src # an editable install does not, and a call would compile what it loads
 	@touch $@
 
 # What only a release needs, apart from the rest: pip-audit brings a pip of its own.
-$(TOOLS): tests/release/tools.txt
+$(TOOLS): locks/tools.txt
 	@$(PYTHON) -m venv .venv/tools
-	@.venv/tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/release/tools.txt
+	@.venv/tools/bin/python $(INSTALL) --require-hashes -r locks/tools.txt
 	@touch $@

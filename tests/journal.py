@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("src", "tests", "pyproject.toml", "constraints.txt")
+SOURCES = ("src", "tests", "pyproject.toml", "constraints.txt", "locks")
 
 
 def state_of(root: Path = ROOT) -> str:

@@ -20,6 +20,7 @@ from holdfast.faces.cli.command import PURPOSES, Command, all_commands
 from holdfast.faces.cli.commands.help import TASKS, row, usage
 from holdfast.faces.cli.examples import examples_of
 from holdfast.operation import REGISTRY, Operation
+from holdfast.route import ANY
 from holdfast.types.tasks import TaskStatus
 from tests.docs.session import HOUR, SHORT, record
 
@@ -95,6 +96,36 @@ def _operations() -> Iterator[str]:
         for name, operation in REGISTRY.items():
             if name.rpartition(".")[0] == domain:
                 yield f"- `{signature_of(operation)}`\\\n  {operation.summary}"
+
+
+# --- roles -----------------------------------------------------------------------------------------------------------
+
+
+def role_table() -> str:
+    """What each role may call, by domain, and the arguments that only admins may give."""
+    domains = sorted({name.rpartition(".")[0] for name in REGISTRY})
+    head = "| | `read` may call | `agent` besides | `admin` besides |\n|---|---|---|---|"
+    arguments = [
+        f"`{name}`: `{argument}`{'' if value == ANY else f' = `{value}`'}"
+        for name, operation in REGISTRY.items()
+        for argument, value in _admin_arguments(operation).items()
+        if operation.role != "admin"
+    ]
+    only = f"Only `admin` may give these arguments: {'; '.join(arguments)}."
+    return "\n".join([head, *(_role_row(domain) for domain in domains), "", only])
+
+
+def _role_row(domain: str) -> str:
+    cells = [
+        ", ".join(f"`{each.method}`" for each in REGISTRY.within(domain) if each.role == role)
+        for role in ("read", "agent", "admin")
+    ]
+    return f"| {domain or 'workspace'} | {' | '.join(cells)} |"
+
+
+def _admin_arguments(operation: Operation[..., Any]) -> dict[str, Any]:
+    force = {"force": ANY} if operation.takes("force") else {}
+    return {**force, **operation.route.admin_only}
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -189,6 +220,7 @@ def _section(title: str, found: list[Command]) -> Iterator[str]:
 # --- writing them ----------------------------------------------------------------------------------------------------
 
 PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
+    "roles": (ROOT / "docs/security.md", role_table),
     "operations": (ROOT / "docs/python.md", operations),
     "errors": (ROOT / "docs/errors.md", error_table),
     "states": (ROOT / "docs/tasks.md", state_table),

@@ -21,7 +21,7 @@ import holdfast
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LINKED = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+LINKED = [*DOCUMENTS, *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "CHANGELOG", "SECURITY"))]
 NEEDS = {"docs/langgraph.md": "langgraph"}  # a package, which only CI must have
 NOT_RUN = "# not run: "
 

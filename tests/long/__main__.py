@@ -85,6 +85,7 @@ STEPS = (
     Step("clones that share tasks", (*PYTEST, "-s", "tests/e2e/test_share_git.py"), ALL),
     Step("20 sessions at once", (*PYTEST, "--timeout", "1800", "-s", "tests/cli/test_sessions.py"), ALL),
     Step("1,000 turns", (*PYTEST, "-s", "tests/turnfile/test_contention.py"), {"TURN_TRANSACTIONS": "1000"}),
+    Step("advisories for the packages", ("-m", "tests.release.audit"), {}),
     Step("200,000 mangled turn files", (*PYTEST, "-s", "tests/turnfile/test_turn_fuzz.py"), {"TURN_FUZZ": "200000"}),
 )
 
