@@ -59,6 +59,8 @@ READS: Final[dict[str, Callable[[Workspace], Any]]] = {
     "links": lambda ws: ws.links.list(limit=100),
     "shared tasks": lambda ws: ws.tasks.shared_lines(),
     "cycles": lambda ws: ws.cycles.list(limit=100),
+    "threads": lambda ws: [ws.threads.get(info.id) for info in ws.threads.list()],
+    "items": lambda ws: ws.items.search(),
     "events": lambda ws: ws.events.list(limit=1000),
 }
 

@@ -18,6 +18,7 @@ from holdfast import errors
 from holdfast.faces.cli import main
 from holdfast.kernel import migrations
 from holdfast.kernel.store_files import FILE
+from holdfast.workspace.registry import DOMAINS
 from tests.release import stores
 
 
@@ -57,6 +58,13 @@ def test_a_store_made_now_has_something_in_every_table_and_answers_the_same_agai
     answers = stores.make(tmp_path / "store")
     assert all(answers.values()), answers
     assert stores.open_and_read(tmp_path / "store") == answers
+
+
+def test_every_domain_is_read() -> None:
+    """A new domain is read too: else a store could lose what is in it, and nobody would see it."""
+    code = " ".join(name for call in stores.READS.values() for name in call.__code__.co_names)
+    called = {name for name in DOMAINS if f" {name} " in f" {code} "}
+    assert called >= DOMAINS.keys() - {"routes", "clock"}, "add it to READS"
 
 
 @pytest.mark.parametrize("version", stores.recorded())
