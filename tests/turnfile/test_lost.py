@@ -190,6 +190,24 @@ def test_f12_a_card_that_got_another_id_by_hand_is_not_lost(session: Session) ->
     assert len(parse(text_of(session, MAILBOX)).cards) == 3
 
 
+def test_f12_two_lost_messages_of_one_id_come_back_both(session: Session) -> None:
+    path = path_of(session)
+    path.write_text(path.read_text().replace("### MSG-20260612-003", "### MSG-20260612-001"))
+    export(session)
+    path.unlink()
+    turnfile.restore(session)
+    Mail(session, "ada").send("bob", "fourth")
+    assert sorted(kept(session)) == ["first", "second", "third"]
+    turnfile.tidy(session, "ada")
+    assert turnfile.check(session) == []
+    assert sorted(each["fields"]["subject"] for each in mail.messages(session)) == [
+        "first",
+        "fourth",
+        "second",
+        "third",
+    ]
+
+
 def test_f12_what_cannot_become_a_card_is_kept_and_reported(session: Session) -> None:
     said = projected(session)
     odd = {"id": "no id of ours", "fields": {"subject": "odd"}}

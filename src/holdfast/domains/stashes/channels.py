@@ -363,7 +363,7 @@ class Channels(Domain[M]):
         help="Read a channel no more.",
         examples=(example("holdfast channel unsubscribe news", _NEWS, _JOIN),),
         names_actor="subscriber",
-        nothing=("you had not subscribed",),
+        nothing=("there was no such subscriber",),
     )
     subscribers = read(
         list_subscribers,

@@ -39,14 +39,14 @@ def lost_messages(projected: str, box: Mailbox) -> list[Message]:
     """The messages of a projection that a mailbox has neither as a card nor in its closed summary."""
     members = _members(projected)
     known = known_ids(box)
-    found: dict[str, Message] = {}
+    found: dict[str, Message] = {}  # two messages may have one id
     for raw in (members[name] for name in _LISTS if name in members):
         if _ids(raw) <= known:
             continue
         said = msgspec.json.decode(raw)
         for each in said if isinstance(said, list) else ():
-            if isinstance(each, dict) and (id := str(each.get("id") or "")) not in known:
-                found.setdefault(id or repr(each), each)
+            if isinstance(each, dict) and str(each.get("id") or "") not in known:
+                found.setdefault(repr(each), each)
     return [*found.values()]
 
 
