@@ -237,6 +237,18 @@ def test_f10_a_heading_that_was_deleted_is_found_and_comes_back_above_what_it_he
     ]
 
 
+def test_f10_a_write_puts_a_deleted_heading_back_and_leaves_no_table_behind(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    path = Path(session.folder.path, MAILBOX)
+    Mail(session, "ada").send("bob", "one")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if not line.startswith(("## Open Queue", "## Inbox Snapshot"))))
+    Mail(session, "ada").send("bob", "two")
+    text = path.read_text()
+    assert turnfile.check(session) == []
+    assert text.count("| MSG-20260612-001 | ada -> bob |") == text.count("| Agent | Unread |") == 1
+
+
 def test_f10_a_heading_of_an_empty_mailbox_that_was_deleted_is_found(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     path = Path(session.folder.path, MAILBOX)

@@ -9,7 +9,8 @@ by content, not by time or folder. Called by `draft`, `steps`, `invariants`, `ma
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +19,7 @@ from holdfast.turnfile.mailbox import Mailbox, insert_row, parse
 from holdfast.turnfile.mailbox.cards import ALL, OPEN, Card, fold, order_of
 from holdfast.turnfile.mailbox.content import ARROW, Content, status_word
 from holdfast.turnfile.mailbox.lost import LOST, Message, still_lost
-from holdfast.turnfile.mailbox.markdown import Edit, Row, Table, fill, row_text
+from holdfast.turnfile.mailbox.markdown import Edit, Row, Table, fill, row_text, table_in
 
 NOTHING: Final = ("none", "", "-", "—", "n/a")
 ALIASES: Final = {"pri": "priority", "message_id": "id", "message": "id", "due": "response_needed_by"}
@@ -126,6 +127,8 @@ def with_table(box: Mailbox, key: str) -> Mailbox:
         return box
     if key not in box.sections and key != "closed" and "active" not in box.sections:
         return box
+    if key not in box.sections and _same_cards(box, headed := with_heading(box, key)) and getattr(headed, key):
+        return headed
     nl = box.newline
     new = f"{nl}{row_text(columns)}{nl}|{'|'.join('-' * (len(column) + 2) for column in columns)}|{nl}"
     if key in box.sections:
@@ -139,6 +142,33 @@ def with_table(box: Mailbox, key: str) -> Mailbox:
     lead = "" if not place or box.text[:place].endswith("\n") else nl
     after = box.edited([Edit(place, place, lead + new)])
     return after if _same_cards(box, after) else box
+
+
+# Whether a table with these columns is that of a section.
+_HEADED: Final[dict[str, Callable[[set[str]], bool]]] = {
+    "snapshot": {"agent", "unread"}.issubset,
+    "queue": lambda columns: "id" in columns and bool(columns & {"priority", "pri"}),
+    "closed": lambda columns: "id" in columns and bool(columns & {"final_status", "outcome", "closed_by"}),
+}
+
+
+def with_heading(box: Mailbox, key: str) -> Mailbox:
+    """The mailbox with a heading that was deleted above the table that it headed, the last of those with its columns.
+
+    Unchanged if no table that belongs to no section has them.
+    """
+    known = {table.ruler.number for table in (box.snapshot, box.queue, box.closed) if table is not None}
+    place = None
+    for above, ruler in itertools.pairwise(box.lines):
+        if ruler.hidden or ruler.number in known or not ruler.text.lstrip().startswith("|"):
+            continue
+        table = table_in([above, ruler])
+        if table is not None and _HEADED[key](set(table.columns)):
+            place = above.start
+    if place is None:
+        return box
+    lead = box.newline if place else ""
+    return box.edited([Edit(place, place, f"{lead}{_TABLES[key][0]}{2 * box.newline}")])
 
 
 def _same_cards(one: Mailbox, other: Mailbox) -> bool:

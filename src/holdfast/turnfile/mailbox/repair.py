@@ -22,7 +22,7 @@ from holdfast.turnfile.mailbox.content import status_word
 from holdfast.turnfile.mailbox.draft import others_unchanged
 from holdfast.turnfile.mailbox.lost import Message, card_text
 from holdfast.turnfile.mailbox.markdown import Edit, Line, Table, fill, row_text, table_in
-from holdfast.turnfile.mailbox.projection import column, refresh, with_table
+from holdfast.turnfile.mailbox.projection import column, refresh, with_heading, with_table
 from holdfast.turnfile.mailbox.rules import CLOSED_COLUMNS, TITLES, UNIQUE_FIELDS, has_rationale, needs_paraphrase
 from holdfast.turnfile.model import PROJECTION, next_number
 
@@ -35,14 +35,6 @@ _WORDS: Final = {
     **dict.fromkeys(("ack", "acked", "read", "seen", "noted"), "acknowledged"),
     **dict.fromkeys(("done", "complete", "completed", "fixed", "answered"), "actioned"),
     **dict.fromkeys(("waiting", "stuck", "paused"), "blocked"),
-}
-
-
-# Whether a table with these columns is that of a section.
-_HEADED: Final[dict[str, Callable[[set[str]], bool]]] = {
-    "snapshot": {"agent", "unread"}.issubset,
-    "queue": lambda columns: "id" in columns and bool(columns & {"priority", "pri"}),
-    "closed": lambda columns: "id" in columns and bool(columns & {"final_status", "outcome", "closed_by"}),
 }
 
 
@@ -113,30 +105,18 @@ def _headings(work: _Repair) -> None:
     if not work.box.sections.keys() & {"active", "queue"}:
         return  # v0 has neither
     for key in [key for key in TITLES if key not in work.box.sections]:
-        box, nl = work.box, work.box.newline
-        if key == "active":
-            place = gap_before(box.text, box.cards[0].start) if box.cards else None
-        else:
-            place = _orphan(box, key)
-        if place is not None:
-            lead, end = ("", "") if not place else (nl, "" if key == "active" else nl)
-            after = box.edited([Edit(place, place, f"{lead}## {TITLES[key]}{nl}{end}")])
-            if key in after.sections and after.ids >= box.ids:
-                work.note(after.sections[key].heading.number, f"put back the heading {TITLES[key]}")
-                work.box = after
+        box = work.box
+        after = with_heading(box, key) if key != "active" else _above_cards(box)
+        if key in after.sections and after.ids >= box.ids:
+            work.note(after.sections[key].heading.number, f"put back the heading {TITLES[key]}")
+            work.box = after
 
 
-def _orphan(box: Mailbox, key: str) -> int | None:
-    """Where a table starts that has the columns of a section and belongs to none; of several the last."""
-    known = {table.ruler.number for table in (box.snapshot, box.queue, box.closed) if table is not None}
-    found = None
-    for above, ruler in itertools.pairwise(box.lines):
-        if ruler.hidden or ruler.number in known or not ruler.text.lstrip().startswith("|"):
-            continue
-        table = table_in([above, ruler])
-        if table is not None and _HEADED[key](set(table.columns)):
-            found = above.start
-    return found
+def _above_cards(box: Mailbox) -> Mailbox:
+    if not box.cards:
+        return box
+    place = gap_before(box.text, box.cards[0].start)
+    return box.edited([Edit(place, place, f"{box.newline if place else ''}{_ACTIVE}{box.newline}")])
 
 
 def _sections(work: _Repair) -> None:
