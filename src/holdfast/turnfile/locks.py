@@ -131,7 +131,7 @@ def acquire(
     `ready` is called when no lock is in the way, before anything is written; if it raises, the ledger is unchanged.
     """
     if wait is not None and not 0 <= wait.interval <= _LONGEST_WAIT:
-        hint = f"use 0 to {_LONGEST_WAIT}, or wait=None to fail at once"
+        hint = f"use 0 to {_LONGEST_WAIT}"
         raise Invalid(f"the interval of a wait is {wait.interval} seconds", hint=hint)
     seen: int | None = None
     checks = max(1, wait.checks) if wait is not None else 1
