@@ -339,6 +339,7 @@ def follow(name: str, url: str) -> None:
             try:
                 with client.stream("GET", stream_path(), params=params, headers=headers) as answer:
                     answer.raise_for_status()
+                    say("connected", name)
                     for sent in blocks(answer.iter_lines()):
                         failures, last = 0, sent.get("id", last)
                         kind = sent.get("event", "message")
