@@ -310,3 +310,23 @@ def test_a_line_of_a_newer_program_keeps_what_is_unknown(make: Make) -> None:
     two.tasks.update(id, title="another")
     assert of(two, id)["colour"] == {"a": 2, "b": 1}
     assert of(two, id)["stamps"].keys() == {"title"}
+
+
+@pytest.mark.parametrize("older", ["one", "two"])
+def test_a_purged_task_counts_among_those_with_one_id(make: Make, older: str) -> None:
+    """Its reader, who never had it, and one who has it still, name the others as its owner does."""
+    spaces = [make(name) for name in ("ann", "bob", "cyd")]
+    years = {"one": 2025, "two": 2025, older: 2024}
+    line = '{"format": "holdfast.task/1", "id": "t-1", "title": "%s", "created_at": "%d-01-01T00:00:00Z"}'
+    ann, bob, cyd = spaces
+    ann.tasks.import_([line % ("one", years["one"])])
+    bob.tasks.merge_shared(lines_of(ann))
+    ann.tasks.purge("t-1")
+    cyd.tasks.import_([line % ("two", years["two"])])
+    bob.tasks.merge_shared([*lines_of(ann), *lines_of(cyd)])
+    meet(*spaces)
+    assert lines_of(ann) == lines_of(bob) == lines_of(cyd)
+    names = [[(task.id, task.title) for task in space.tasks.list()] for space in spaces]
+    assert names[0] == names[1] == names[2]
+    assert (names[0][0][0] == "t-1") == (older == "two")
+    assert [space.check().problems for space in spaces] == [[], [], []]

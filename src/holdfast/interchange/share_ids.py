@@ -67,6 +67,11 @@ class Names:
         self._renamed = renamed
         self._forget = forget
 
+    def settle_others(self, id: str) -> None:
+        """The same if more than one task was created with an id."""
+        if len(records_of(self._tx, "key > ? AND key < ?", (f"{id}~", f"{id}~~"))) > 1:
+            self.settle(id)
+
     def settle(self, id: str) -> None:
         """Give the oldest of the tasks that were created with an id that id, and the younger ones longer ids."""
         members = records_of(self._tx, "key > ? AND key < ?", (f"{id}~", f"{id}~~"))
@@ -93,11 +98,9 @@ class Names:
         return row is not None and row[0] != seq
 
     def _make_way(self, id: str) -> None:
-        """Rename a task with this id that was deleted before it could be shared."""
+        """Rename a task with this id that no line is about: deleted before it could be shared, or purged elsewhere."""
         row = self._tx.one(
-            "SELECT seq FROM tasks WHERE id = ? AND deleted IS NOT NULL AND seq NOT IN (SELECT seq FROM shared"
-            " WHERE seq IS NOT NULL)",
-            (id,),
+            "SELECT seq FROM tasks WHERE id = ? AND seq NOT IN (SELECT seq FROM shared WHERE seq IS NOT NULL)", (id,)
         )
         if row is not None:
             task = by_seq(self._tx, row[0])

@@ -161,10 +161,9 @@ class _Reading:
 
     def _detach_gone(self) -> None:
         """Delete what was purged elsewhere; whoever restores it has a task of its own."""
-        for key, task in [*self._tasks.items()]:
-            if not task.entry.gone:
-                continue
-            del self._tasks[key]
+        gone = [key for key, task in self._tasks.items() if task.entry.gone]
+        for key in gone:
+            task = self._tasks.pop(key)
             put(self._tx, key, None, 0, to_line(task.entry), {})
             if task.stored is None:
                 continue
@@ -173,6 +172,8 @@ class _Reading:
                 self._take(below)
             if self._end_claim(task.stored, "purged").deleted is None:
                 self._gone.append(task.stored.seq)
+        for id in dict.fromkeys(map(id_of, gone)):
+            self.names.settle_others(id)  # a purged task keeps its id, if it is the oldest
 
     def _delete_gone(self) -> None:
         for seq in self._gone:
