@@ -383,7 +383,7 @@ class Queues(Domain[M]):
         pop,
         http="POST /api/queues/{id}/pop",
         cli="queue pop",
-        help="Remove the last ready item of a queue and print it; exit code 4 without one.",
+        help="Remove and print the last ready item of a queue; exit code 4 if none is.",
         examples=(example("holdfast queue pop jobs", _JOBS, _JOB),),
         nothing=("nothing in the queue is ready",),
     )
