@@ -162,6 +162,7 @@ _ANSWERS: Final = {
     "ui": "holdfast ui --no-open",
     "session list": "holdfast session list",
     "session revoke": "holdfast session revoke --all",
+    "version": "holdfast version",
     "bench": "holdfast bench --count 5",
     **_TURN_ANSWERS,
 }

@@ -209,7 +209,7 @@ def test_everything_that_nobody_can_undo_asks(made: Cli) -> None:
     from holdfast.operation import REGISTRY
 
     lines: dict[str, Any] = {"tasks.purge": "purge hf-0000", "events.compact": "event compact 1"}
-    lines["queues.discard"] = "queue discard jobs"
+    lines |= {"queues.discard": "queue discard jobs", "stashes.delete": "stash delete /jobs"}
     lines |= {"threads.delete": "thread delete chat", "threads.prune": "thread prune chat"}
     lines |= {"threads.delete_runs": "thread delete-runs run-1", "items.delete": "item delete users/ada theme"}
     assert lines.keys() == {op.name for op in REGISTRY.values() if op.route.irreversible}
