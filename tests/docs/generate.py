@@ -107,7 +107,7 @@ def role_table() -> str:
     head = "| | `read` may call | `agent` besides | `admin` besides |\n|---|---|---|---|"
     arguments = [
         f"`{name}`: `{argument}`{'' if value == ANY else f' = `{value}`'}"
-        for name, operation in REGISTRY.items()
+        for name, operation in sorted(REGISTRY.items())  # in which order modules are loaded says nothing
         for argument, value in _admin_arguments(operation).items()
         if operation.role != "admin"
     ]
