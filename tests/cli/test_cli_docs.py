@@ -143,7 +143,6 @@ _ANSWERS: Final = {
     "restore": "holdfast backup >/dev/null; holdfast restore",
     "restore BACKUP": "holdfast backup b >/dev/null; holdfast restore b --dir ../restored",
     "upgrade": "holdfast upgrade",
-    "version": "holdfast version",
     "replicate": "holdfast replicate {log} --create",
     "detach": "holdfast replicate {log} --create >/dev/null; holdfast detach",
     "export FILE": "holdfast export tasks.jsonl",
