@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -86,6 +87,21 @@ def test_what_git_clean_takes_restore_brings_back(rolled: Shell, repository: Pat
     assert {line: rolled(*line.split()).out for line in before} == before
     assert rolled("doctor", "--actor", "a").code == 0
     assert rolled.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["emptied", "gone"])
+def test_a_copy_that_comes_too_late_makes_no_workspace_where_one_was_removed(
+    made: Cli, project: Path, left: bool
+) -> None:
+    store = project / ".holdfast"
+    for part in store.glob("holdfast.db*"):
+        part.unlink()
+    if not left:
+        shutil.rmtree(store)
+    answer = made("backup", "--rolling", "--dir", str(store))
+    assert answer.code == 10, "this process was started by a write, before the removal"
+    assert list(store.glob("holdfast.db*")) == []
+    assert store.exists() == left
 
 
 def test_the_last_write_is_copied_too_however_soon_it_came_after_a_copy(rolled: Shell) -> None:

@@ -108,9 +108,12 @@ def roll(store: str, environ: Mapping[str, str]) -> str | None:
     """Copy whenever writing pauses, until nothing is new; returns the last copy, None if another process is copying.
 
     A write while this runs starts no other process, so the revision is compared once more after the lock is released.
+    Raises NotFound if the workspace was removed meanwhile: opening it would make an empty one in its place.
     """
     from holdfast.workspace import open_workspace
+    from holdfast.workspace.admin import check_there
 
+    check_there(store)
     folder = folder_of(store, environ)
     make_folder(folder)
     end = _clock.monotonic() + LIFE * 1e6
