@@ -96,6 +96,7 @@ def test_every_invoke_that_was_answered_is_in_the_state_of_a_thread_that_two_pro
     seen = found.checkpoint["channel_values"]["seen"]
     assert len(answered) == 2 * INVOKES
     assert sorted(seen) == sorted(answered)
+    print(f"\none thread, 2 processes: {len(answered)} invokes answered, all in the final state")
 
 
 @pytest.mark.early
@@ -109,6 +110,7 @@ def test_no_checkpoint_that_was_answered_is_lost_or_torn_by_kill_9(tmp_path: Pat
     with holdfast.open(folder, actor="judge") as ws:
         assert ws.check().problems == []
         saver = HoldfastSaver(ws)
+        judged = 0
         for name, puts in told.items():
             kept = {each.metadata["step"]: each for each in saver.list(config(name))}
             assert len(puts) >= KILLS * (ANSWERED // WRITERS) - KILLS
@@ -117,6 +119,8 @@ def test_no_checkpoint_that_was_answered_is_lost_or_torn_by_kill_9(tmp_path: Pat
                 assert each.config["configurable"]["checkpoint_id"] == id
                 assert each.checkpoint["channel_values"] == {"large": [number] * 500, "small": [number, name]}
                 assert each.pending_writes == [(f"task-{number}", "large", [number])]
+                judged += 1
+    print(f"\ncheckpoints: {KILLS * WRITERS} writers killed, {judged} puts answered, none lost, none torn")
 
 
 def test_a_graph_that_waits_for_a_person_is_killed_and_goes_on_in_another_process(tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ STEPS = (
         {"CLI_STORM_TASKS": "1000", "CLI_STORM_LOOPS": "16"},
     ),
     Step("clones that share tasks", (*PYTEST, "-s", "tests/e2e/test_share_git.py"), ALL),
+    Step("threads of LangGraph", (*PYTEST, "--timeout", "3000", "-s", "tests/langgraph/test_processes.py"), ALL),
     Step("20 sessions at once", (*PYTEST, "--timeout", "1800", "-s", "tests/cli/test_sessions.py"), ALL),
     Step("1,000 turns", (*PYTEST, "-s", "tests/turnfile/test_contention.py"), {"TURN_TRANSACTIONS": "1000"}),
     Step("advisories for the packages", ("-m", "tests.release.audit"), {}),
