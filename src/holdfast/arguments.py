@@ -143,7 +143,6 @@ VOCABULARY: Final[dict[str, Meaning]] = {
     "unread": Meaning("only what is unread"),
     "until": Meaning("until then: 2h, tomorrow, 'monday 9:00' or a moment", "future"),
     "value": Meaning("JSON; - reads it from standard input", "json"),
-    "values": Meaning("NAME=VALUE for each parameter", "pairs", option="--value"),
     "version": Meaning("the version"),
     "wait": Meaning("wait so long for it: 90, 90s, 15m", "seconds"),
 }

@@ -31,6 +31,7 @@ PASSING_KEY: Final = "key=passing"  # another: the key is the client's own, and 
 PYTHON_HINTS: Final = "hints=python"  # a preference of our own clients: hints name calls, and not addresses
 _STRING: Final = rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?'  # of JSON; the last may lack its end
 _PLAIN: Final = frozenset((str, int, bool, type(None), datetime))  # what JSON, or its encoder, carries as it is
+_KEPT: Final = (str, int, float, bytes, type(None), msgspec.Struct)  # by JSON, as what they are
 _INFINITE: Final = float("inf")
 _encode = msgspec.json.Encoder().encode
 
@@ -378,7 +379,7 @@ def _fitted(plan: Plan, name: str, value: Any, strict: bool) -> Any:
         return value
     try:
         return msgspec.convert(value, hint, strict=strict)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):  # the other: a lone surrogate
         return value[0] if not strict and isinstance(value, list) and len(value) == 1 else value
 
 
@@ -409,6 +410,61 @@ def check_depth(body: bytes) -> None:
                 raise errors.Invalid(f"the body is nested more than {MAX_DEPTH} deep")
         elif byte in b"]}":
             depth -= 1
+
+
+# Arguments that are objects of arguments: a tuple in them may stand for a list, as in the operation itself.
+_NESTED: Final = {("tasks.bulk", "tasks"), ("tasks.set_template", "tree"), ("routes.decide", "task")}
+
+
+def argument_to_wire(op: str, name: str, value: Any) -> Any:
+    """An argument in the form that JSON can carry. Raises InvalidValue for what JSON would turn into something else."""
+    plan = plan_of(op)
+    hint = plan.hints.get(name, Any)
+    if hint is Any or (name in plan.values and (op, name) not in _NESTED):
+        return _values_to_wire(value, hint, name)
+    if isinstance(value, float) and value - value != 0.0 and float in (hint, *get_args(hint)):
+        return str(value)  # JSON has no such number; the operation refuses the word as it would the number
+    return _kept(value, name, datetime in get_args(hint))
+
+
+def _values_to_wire(value: Any, hint: Any, name: str) -> Any:
+    """Values, in the lists, objects and structs that `hint` has around them."""
+    if hint is Any:
+        return to_wire(value)
+    if isinstance(value, msgspec.Struct):
+        types = get_type_hints(type(value))
+        free = {each: to_wire(getattr(value, each)) for each in value.__struct_fields__ if types[each] is Any}
+        return wired(msgspec.structs.replace(value, **dict.fromkeys(free))) | free
+    for each in (hint, *get_args(hint)):
+        if _is_list(each) and isinstance(value, list | tuple):
+            return [_values_to_wire(item, get_args(each)[0], name) for item in value]
+        if get_origin(each) in (dict, Mapping) and isinstance(value, Mapping):
+            return to_wire(value if get_origin(each) is dict else dict(value))
+    return _kept(value, name, False)  # the operation refuses it
+
+
+def _kept(value: Any, name: str, times: bool) -> Any:
+    """What is not a value, unless JSON would change it."""
+    if type(value) not in _PLAIN or type(value) is datetime:
+        _check_kept(value, name, times)
+    return wired(value)
+
+
+def _check_kept(item: Any, name: str, times: bool) -> None:
+    """Raise InvalidValue if JSON would keep an item, or something inside it, as another type."""
+    if isinstance(item, list | tuple):
+        for each in item:
+            _check_kept(each, name, times)
+    elif isinstance(item, Mapping):
+        for key, each in item.items():
+            if type(key) is not str:
+                raise errors.InvalidValue(
+                    f"{name} has a key of type {type(key).__qualname__}", hint="keys are plain str"
+                )
+            _check_kept(each, name, times)
+    elif not (isinstance(item, _KEPT) or (times and isinstance(item, datetime))) or item != item:  # which NaN is
+        bad = bad_scalar(None, item)
+        raise errors.InvalidValue(bad.message.replace("$", name, 1).replace("stored", "sent"), hint=bad.hint)
 
 
 # --- results ---------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from holdfast.kernel import leases
 from holdfast.kernel.events import compare, pasts, redact
 from holdfast.kernel.tx import PAGE_BYTES, Row, Snapshot, Tx, newest_version, weight
 from holdfast.kernel.validate import check_limit, check_name, check_offset, check_ttl
+from holdfast.kernel.values import check as check_value
 from holdfast.kernel.values import decode, encode
 from holdfast.operation import Domain, M, read, write
 from holdfast.route import example
@@ -298,6 +299,7 @@ def _compile(where: Any) -> Callable[[Any], bool]:
         return lambda value: True
     if not isinstance(where, Mapping):
         raise errors.InvalidFilter(f"where must be an object, not {type(where).__name__}")
+    check_value(dict(where), text=True)
     tests = [(field, *each) for field, wanted in where.items() for each in _tests(wanted)]
     return lambda value: all(_holds(test, value.get(field), wanted) for field, test, wanted in tests)
 

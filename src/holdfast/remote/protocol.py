@@ -9,7 +9,6 @@ was given up has an unknown outcome, which its key settles.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Generator
 from copy import deepcopy
@@ -42,7 +41,7 @@ from holdfast.types import (
     VersionEquals,
 )
 from holdfast.types.tasks import Task
-from holdfast.wire import PASSING_KEY, PYTHON_HINTS, from_wire, parsed, plan_of, to_wire, wired
+from holdfast.wire import PASSING_KEY, PYTHON_HINTS, argument_to_wire, from_wire, parsed, plan_of, wired
 from holdfast.workspace.context import Context, PassingKey, typed_txn
 
 _QUERIED: Final = ("GET", "DELETE")
@@ -138,19 +137,12 @@ def _encoded(op: Operation[..., Any], given: dict[str, Any]) -> bytes:
 
 def _argument(op: str, name: str, value: Any) -> Any:
     """One argument in a form that JSON can carry, refused as the operation itself would refuse it."""
-    plan = plan_of(op)
-    if plan.hints.get(name) is Any or name not in plan.hints:
-        return to_wire(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # JSON has no such number; the operation refuses the word as it would the number
     try:
         if isinstance(value, list | tuple) and value and all(isinstance(each, Op) for each in value):
             return [{"op": each.op, "args": _inner(each)} for each in value]
-        return wired(value)
-    except errors.InvalidValue as error:
-        if name in plan.values:
-            raise
-        raise errors.Invalid(f"{name} cannot be {type(value).__name__} {str(value)[:80]}: {error.message}") from error
+        return argument_to_wire(op, name, value)
+    except errors.InvalidValue:
+        raise
     except (TypeError, ValueError, RecursionError) as error:
         raise errors.Invalid(f"{name} cannot be {type(value).__name__} {str(value)[:80]}: {error}") from error
 

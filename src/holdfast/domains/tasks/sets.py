@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from holdfast import errors
+from holdfast.arguments import Meaning
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag, check_limit
 from holdfast.operation import Domain, M, Steps, procedure, read, write
@@ -209,6 +210,7 @@ class TaskSets(Domain[M]):
         cli="template use NAME [VALUES...]",
         help="Make the tasks of a template; all of them, or none.",
         examples=(example("holdfast template use release version=1.2", _TEMPLATE),),
+        arguments={"values": Meaning("NAME=VALUE for each parameter", "pairs")},
     )
     templates = read(
         _templates.list_templates,

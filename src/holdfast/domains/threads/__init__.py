@@ -152,7 +152,7 @@ def put_writes(
     id: str,
     checkpoint: str,
     task: str,
-    writes: Sequence[Any],
+    writes: Sequence[Sequence[Any]],
     ns: str = "",
     path: str = "",
     token: int | None = None,
@@ -254,9 +254,7 @@ class Threads(Domain[M]):
             "checkpoint": "its id; later ones are greater",
             "value": Meaning("what to keep of it besides the channels, JSON", "json"),
             "channels": Meaning("the version of each channel, a JSON object", "json"),
-            "values": Meaning(
-                "the values of versions that are new, a JSON object by channel", "json", option="--values"
-            ),
+            "values": Meaning("the values of versions that are new, a JSON object by channel", "json"),
             "metadata": Meaning("what it can be found by, a JSON object", "json"),
             "ns": _NS,
             "parent": "the checkpoint before it",

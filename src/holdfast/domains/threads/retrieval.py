@@ -14,7 +14,7 @@ from holdfast import errors
 from holdfast.domains.threads.rows import ROW, ThreadRow, check_names, check_text, require
 from holdfast.kernel.tx import PAGE_BYTES, Row, Snapshot
 from holdfast.kernel.validate import check_flag, check_limit, check_name, page_bounds
-from holdfast.kernel.values import decode
+from holdfast.kernel.values import check, decode
 from holdfast.types import Page, as_time
 from holdfast.types.threads import Checkpoint, Thread, Write
 
@@ -93,6 +93,7 @@ def list_checkpoints(
     check_flag(values=values)
     if where is not None and type(where) is not dict:
         raise errors.InvalidFilter(f"where must be an object, not {type(where).__name__}")
+    check(where, text=True)
     place = None if cursor is None else _place(cursor)
     selected, params = _selected(id, ns, older_than)
     found: list[Checkpoint] = []
