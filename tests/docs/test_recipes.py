@@ -37,6 +37,11 @@ def test_a_recipe_works_at_a_shell(recipe: str, tmp_path: Path) -> None:
     code, out, errors = ground.run(f"set -e\nholdfast init -q\n{script}")
     assert code == 0, (out, errors)
     assert out.strip()
+    # A refusal is that of the recipe, and not a mistake in its line.
+    assert re.findall(r"^exit \d+$", out, re.MULTILINE) == re.findall(
+        r"\|\| echo \"exit \$\?\" +# (exit \d+): ", script
+    )
+    assert script.count("||") == script.count("# exit ")
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
