@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import holdfast
 from tests.cli.calling import Answer, Shell, ended
 
 Cli = Callable[..., Answer]
@@ -140,6 +141,79 @@ def test_run_says_that_a_task_is_open_again_when_its_command_cannot_start(shell:
     assert answer.code == 1
     assert f"task {task} is open again" in answer.err
     assert (show(shell, task)["status"], show(shell, task)["claimed_by"]) == ("open", None)
+
+
+def waiting(project: Path) -> str:
+    """A command that says that it has begun, and ends well when it may."""
+    return f"echo begun; while [ ! -e {shlex.quote(str(project / 'go'))} ]; do sleep 0.05; done"
+
+
+def rename(project: Path, task: str) -> str:
+    """Read the line of an older task with this id, as `next` does after a pull; returns the id that it has now."""
+    line = {"format": "holdfast.shared/1", "id": task, "uid": "abcdefgh1234", "title": "older", "made": "5@abcd"}
+    with holdfast.open(project / ".holdfast", actor="reader") as ws:
+        lines = [json.dumps(line | {"created_at": "2001-01-01T00:00:00+00:00"})]
+        return str(ws.tasks.merge_shared(lines).renamed[task])
+
+
+@pytest.mark.parametrize("ttl", ["60", "1.5"])
+def test_run_follows_a_task_that_gets_another_id(
+    shell: Shell, task: str, started: Start, project: Path, ttl: str
+) -> None:
+    words = ("--done", "--ttl", ttl, "--actor", "a", "--", "bash", "-c", waiting(project))
+    run = started("run", "--task", task, *words)
+    assert run.stdout is not None
+    assert run.stdout.readline() == "begun\n"
+    new = rename(project, task)
+    if ttl == "1.5":
+        assert shell("next", "--wait", "4", "--actor", "b", "-q").id == task, "the older one is free"
+        assert show(shell, new)["claimed_by"] == "a", "the claim is renewed"
+    (project / "go").touch()
+    answer = ended(run)
+    assert answer.code == 0, answer
+    assert f"{task} is {new} now: an older task has its id" in answer.err
+    assert (show(shell, new)["status"], show(shell, new)["title"]) == ("closed", "x")
+    assert show(shell, task)["status"] == ("in_progress" if ttl == "1.5" else "open")
+
+
+def test_the_commands_of_a_holder_follow_a_task_that_gets_another_id(shell: Shell, task: str, project: Path) -> None:
+    a = ("--actor", "a")
+    assert shell("claim", task, *a).code == 0
+    new = rename(project, task)
+    told = f"{task} is {new} now: an older task has its id"
+    for words in (("note", task, "half of it"), ("heartbeat", task), ("note", new, "by its own")):
+        answer = shell(*words, *a)
+        assert (answer.code, told in answer.err) == (0, task in words), answer
+    assert f"other gave it the id {new}" not in shell("history", new).out
+    assert f"gave it the id {new}, because an older task has the id {task}" in shell("history", new).out
+    assert "NOT" not in shell("guard", "src/x.py", *a).err
+    assert shell("done", new, *a).code == 0
+    assert shell("note", task, "on the older one", *a).code == 0, "the token of the claim is forgotten by both names"
+    assert show(shell, task)["status"] == "open"
+
+
+@pytest.mark.parametrize(
+    ("deed", "code"),
+    [
+        (("release", "--force", "--actor", "boss"), 15),
+        (("close", "--force", "--actor", "boss"), 15),
+        (("release", "--actor", "a"), 11),
+        (("block", "no paint", "--actor", "a"), 11),
+        (("done", "--actor", "a"), 0),
+        (("close", "--actor", "a"), 0),
+    ],
+)
+def test_run_done_ends_well_only_if_its_task_was_completed(
+    shell: Shell, task: str, started: Start, project: Path, deed: tuple[str, ...], code: int
+) -> None:
+    run = started("run", "--task", task, "--done", "--actor", "a", "--", "bash", "-c", waiting(project))
+    assert run.stdout is not None
+    assert run.stdout.readline() == "begun\n"
+    assert shell(deed[0], task, *deed[1:]).code == 0
+    (project / "go").touch()
+    answer = ended(run)
+    assert answer.code == code, answer
+    assert bool(answer.err) == (code != 0)
 
 
 # --- watch -------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -630,3 +631,21 @@ async def test_a_misspelled_argument_is_refused_with_the_nearest_name(ws: holdfa
         refusal = await agent.refusal("task_list", statuss="open")
         assert "statuss" in refusal.content["message"]
         assert refusal.content["hint"].startswith("did you mean status? its arguments are ")
+
+
+@played
+async def test_a_session_follows_a_claim_whose_task_gets_another_id(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.create("younger")
+    line = {"format": "holdfast.shared/1", "id": task.id, "uid": "abcdefgh1234", "title": "older", "made": "5@abcd"}
+    async with inside(ws) as agent:
+        await agent.call("task_claim", id=task.id)
+        new = ws.tasks.merge_shared([json.dumps(line | {"created_at": "2001-01-01T00:00:00+00:00"})]).renamed[task.id]
+        told = await agent.call("task_list", mine=True)
+        assert ([each["id"] for each in told["tasks"]], told["renamed"]) == ([new], {task.id: new})
+        assert "lost" not in told
+        assert not {"lost", "renamed"} & (await agent.call("mail_inbox")).keys(), "it is said once"
+        noted = await agent.call("task_update", id=task.id, note="half of it")
+        assert (noted["id"], noted["warnings"]) == (new, [f"{task.id} is {new} now: an older task has its id"])
+        assert (await agent.call("task_finish", id=task.id))["id"] == new
+        assert (await agent.call("task_update", id=task.id, note="on the older one"))["id"] == task.id
+    assert (ws.tasks.get(new).status, ws.tasks.get(task.id).status) == ("closed", "open")

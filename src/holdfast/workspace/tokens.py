@@ -76,12 +76,15 @@ def learn(tokens: Tokens, op: Operation[..., Any], arguments: Mapping[str, Any],
     held = op.held
     if held is None or not op.writes:
         return
-    if op.route.frees and (thing := _named_by(op, arguments)) is not None:
-        tokens.forget(*thing)
-    elif hasattr(result, held.holder) and hasattr(result, "token"):
+    named = _named_by(op, arguments)
+    if op.route.frees and named is not None:
+        tokens.forget(*named)
+    if hasattr(result, held.holder) and hasattr(result, "token"):
         thing = (held.kind, *(getattr(result, name) for name in held.fields))
         if getattr(result, held.holder) != holder or result.token is None:
             tokens.forget(*thing)
+        elif named not in (None, thing) and tokens.token(*named) == result.token:
+            tokens.remember(result.token, *thing, was=named)
         elif op.route.grants:
             tokens.remember(result.token, *thing)
 
@@ -102,30 +105,39 @@ class MemoryTokens:
 
     def __init__(self) -> None:
         self._tokens: OrderedDict[Thing, int] = OrderedDict()
+        self._was: dict[Thing, Thing] = {}  # the former names of what has another one now
         self._told: dict[Thing, int] = {}  # what the session knows to be lost, with its old token
 
     def token(self, *thing: str) -> int | None:
         """The token by which a thing was taken; None if it was not, or long ago."""
         return self._tokens.get(thing)
 
-    def remember(self, token: int, *thing: str) -> None:
-        """A thing was granted."""
+    def remember(self, token: int, *thing: str, was: Thing | None = None) -> None:
+        """A thing was granted. `was`: its name before, by which it may still be called until it is freed."""
         self._tokens.pop(thing, None)
         self._tokens[thing] = token
+        if was is not None:
+            self._was[thing] = was
         if len(self._tokens) > REMEMBERED:
-            self._told.pop(self._tokens.popitem(last=False)[0], None)
+            oldest, _ = self._tokens.popitem(last=False)
+            self._told.pop(oldest, None)
+            self._was.pop(oldest, None)
 
     def forget(self, *thing: str) -> None:
         """A thing is no longer held."""
-        self._tokens.pop(thing, None)
+        token = self._tokens.pop(thing, None)
         self._told.pop(thing, None)
+        was = self._was.pop(thing, None)
+        if was is not None and self._tokens.get(was) == token:
+            self.forget(*was)
 
     def believed(self, kind: str) -> dict[str, int]:
         """The tokens of the things of a kind that the session believes to hold, by their names; the newest first."""
+        former = {was for thing, was in self._was.items() if self._tokens.get(was) == self._tokens.get(thing)}
         return {
             thing[1]: token
             for thing, token in reversed(self._tokens.items())
-            if thing[0] == kind and self._told.get(thing) != token
+            if thing[0] == kind and self._told.get(thing) != token and thing not in former
         }
 
     def tell(self, *thing: str) -> None:
@@ -141,28 +153,37 @@ class FileTokens:
 
     def token(self, *thing: str) -> int | None:
         """The token by which a thing is held."""
-        try:
-            with open(self._path(thing), encoding="utf-8") as file:
-                return int(file.read())
-        except (FileNotFoundError, ValueError):  # never written, or cut short by a crash
-            return None
+        return self._read(self._path(thing))[0]
 
-    def remember(self, token: int, *thing: str) -> None:
-        """A thing was granted; its file is written whole or not at all."""
+    def remember(self, token: int, *thing: str, was: Thing | None = None) -> None:
+        """A thing was granted; its file is written whole or not at all. `was`: as of `MemoryTokens`."""
         path = self._path(thing)
         make_folder(self._folder)
         partial = f"{path}.{os.getpid()}"
         private = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(private, "w", encoding="utf-8") as file:
-            file.write(str(token))
+            file.write(str(token) if was is None else f"{token} {os.path.basename(self._path(was))}")
         os.replace(partial, path)
 
     def forget(self, *thing: str) -> None:
         """A thing is no longer held."""
+        path = self._path(thing)
+        token, was = self._read(path)
+        before = was and os.path.join(self._folder, was)
+        for each in (path, before) if before and self._read(before)[0] == token else (path,):
+            try:
+                os.unlink(each)
+            except FileNotFoundError:  # it was not held, or another call was faster
+                continue
+
+    def _read(self, path: str) -> tuple[int | None, str]:
+        """The token in a file, and the name of the file of the former name of the thing."""
         try:
-            os.unlink(self._path(thing))
-        except FileNotFoundError:
-            return
+            with open(path, encoding="utf-8") as file:
+                token, _, was = file.read().partition(" ")
+            return int(token), was
+        except (FileNotFoundError, ValueError):  # never written, or cut short by a crash
+            return None, ""
 
     def _path(self, thing: Thing) -> str:
         return os.path.join(self._folder, _file_name("\0".join(thing)))

@@ -16,6 +16,7 @@ from holdfast.domains import link_types
 from holdfast.domains.routing.config import Config, settings_of
 from holdfast.domains.tasks import claims, creation, rows, transitions
 from holdfast.domains.tasks.claims import authorise, renew
+from holdfast.domains.tasks.renames import edited, require_held
 from holdfast.domains.tasks.tags import index_tags
 from holdfast.domains.tasks.tree import below
 from holdfast.kernel import idempotency, leases
@@ -29,7 +30,7 @@ from holdfast.types.tasks import BulkItem, BulkResult, Retired, Task, TaskType
 
 def _to_edit(tx: Tx, id: str, token: int | None) -> rows.Stored:
     """Return the task for a change by anybody; with a token, only for the holder of the current claim."""
-    task = rows.require(tx, id)
+    task = require_held(tx, id, token)
     if token is not None:
         authorise(tx, task, None, token, "edit")
     renew(tx, task)
@@ -53,7 +54,7 @@ def update(
     """
     config = settings_of(tx).config
     columns: dict[str, Any] = {}
-    before = rows.require(tx, id)
+    before = require_held(tx, id, token)
     if title is not None:
         columns["title"] = title if title == before.title else creation.check_title(title, config)
     if body is not None and body != before.body:
@@ -75,7 +76,7 @@ def update(
         rows.write_texts(tx, task.seq, **texts)
     if columns or more is not None:
         rows.change(tx, task, "update", columns, more=more)
-    return rows.to_task(rows.require(tx, id))
+    return edited(tx, rows.to_task(rows.by_seq(tx, task.seq)), id)
 
 
 def _expect(task: rows.Stored, expected: int | None) -> None:
@@ -99,7 +100,7 @@ def note(tx: Tx, id: str, text: str, token: int | None = None) -> Task:
     assert row is not None
     rows.write_texts(tx, task.seq, notes=f"{row[0]}\n{text}" if row[0] else text)
     rows.change(tx, task, "note", {}, note=text)
-    return rows.to_task(rows.require(tx, id))
+    return edited(tx, rows.to_task(rows.by_seq(tx, task.seq)), id)
 
 
 def _retag(tx: Tx, task: rows.Stored, tags: set[str], op: str) -> Task:
@@ -122,21 +123,21 @@ def add_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) -> 
     """Add tags to a task; those it has stay. Raises InvalidTag."""
     given = _given(tags)
     task = _to_edit(tx, id, token)
-    return _retag(tx, task, {*task.tag_list, *given}, "add_tags")
+    return edited(tx, _retag(tx, task, {*task.tag_list, *given}, "add_tags"), id)
 
 
 def remove_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) -> Task:
     """Remove tags from a task; tags it does not have are ignored. Raises InvalidTag."""
     given = _given(tags)
     task = _to_edit(tx, id, token)
-    return _retag(tx, task, {*task.tag_list} - {*given}, "remove_tags")
+    return edited(tx, _retag(tx, task, {*task.tag_list} - {*given}, "remove_tags"), id)
 
 
 def set_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) -> Task:
     """Replace all tags of a task; an empty list removes them. Raises InvalidTag."""
     given = creation.check_tags(tags, 10_000)
     task = _to_edit(tx, id, token)
-    return _retag(tx, task, {*given}, "set_tags")
+    return edited(tx, _retag(tx, task, {*given}, "set_tags"), id)
 
 
 def _refuse_active(tx: Tx, task: rows.Stored, family: list[rows.Stored]) -> None:

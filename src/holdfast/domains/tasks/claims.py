@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from holdfast import errors
 from holdfast.domains.routing.config import Settings, settings_of
 from holdfast.domains.routing.rules import Decision, Subject, decide
 from holdfast.domains.tasks import transitions
 from holdfast.domains.tasks.creation import check_note
+from holdfast.domains.tasks.renames import followed, held_by, is_now, others, require_held, warn
 from holdfast.domains.tasks.rows import (
     NO_CLAIM,
     TASK,
     Stored,
     by_record,
+    by_seq,
     change,
     end_deferral,
     require,
@@ -134,12 +134,13 @@ def claim(
     if abilities is None and settings.rules.has_needs:
         abilities = registered_abilities(tx, agent)
     claimed = take(tx, task, agent, micros, abilities, settings)
+    if (mine := held_by(tx, id, agent)) is not None:
+        claimed = warn(claimed, (f"{mine.id}, which {agent} holds too, had the id {id} before",))
     if not task.waits and not task.busy:
         return claimed
     with LOADING:
         from holdfast.domains.tasks.tree import awaited  # most claims are of tasks that wait for nothing
-    warnings = tuple(f"{reason.text}; the claim counts all the same" for reason in awaited(tx, task))
-    return msgspec.structs.replace(claimed, warnings=(*claimed.warnings, *warnings))
+    return warn(claimed, [f"{reason.text}; the claim counts all the same" for reason in awaited(tx, task)])
 
 
 def take(tx: Tx, task: Stored, agent: str, ttl: int | None, can: frozenset[str] | None, settings: Settings) -> Task:
@@ -191,15 +192,16 @@ def authorise(
     nobody holds the task; NotClaimOwner if another agent does.
     """
     if token is not None:
-        check_token(task, token)
+        check_token(tx, task, token)
     if agent is None and isinstance(tx.actor, DerivedActor) and task.holder is None and target is not None:
         raise illegal(task, op, target, tx.actor)
     agent = holder_of(tx, agent, "agent")
     if task.holder == agent:
         return
-    if _lost(tx, task, agent):
-        raise _fenced(task, f"the claim of {agent} on task {task.id} was lost")
-    if task.holder is None and target is not None:
+    mine = held_by(tx, task.id, agent)
+    if mine is None and _lost(tx, task, agent):
+        raise _fenced(tx, task, f"the claim of {agent} on task {task.id} was lost")
+    if mine is None and task.holder is None and target is not None:
         raise illegal(task, op, target, agent)
     message, hint = f"task {task.id} is {task.status}: nobody holds it", opened(task)
     if task.holder:
@@ -209,25 +211,29 @@ def authorise(
             hint = ask_holder(task)
         elif op == "edit":
             hint = "omit the token: everybody may change fields, tags and notes; only the holder proves its claim by it"
+    if mine is not None:
+        hint = f"{agent} holds {mine.id}: {is_now(task.id, mine.id)}"
     raise errors.NotClaimOwner(message, hint=hint, id=task.id, holder=task.holder, claimed_by=task.holder)
 
 
-def check_token(task: Stored, token: int) -> None:
+def check_token(tx: Tx, task: Stored, token: int) -> None:
     """Raise Fenced unless the token is that of the current claim."""
     if type(token) is not int:
         raise errors.Invalid(f"token must be the number of the claim, not {token!r}")
     if task.token != token:
         wrong = "that of the current claim on" if task.holder else "valid: nobody holds"
-        raise _fenced(task, f"the token {token} is not {wrong} task {task.id}")
+        raise _fenced(tx, task, f"the token {token} is not {wrong} task {task.id}")
 
 
-def _fenced(task: Stored, message: str) -> errors.Fenced:
+def _fenced(tx: Tx, task: Stored, message: str) -> errors.Fenced:
     if task.holder is not None:
         hint = f"stop: {task.holder} holds the task now; if that is you, send the token of your latest claim"
     elif task.status == "open":
         hint = "stop: the task is open. Claim it, and start from its current state"
     else:
         hint = f'stop: the task is {task.status}; tasks.history("{task.id}") shows the reason'
+    if younger := others(tx, task.id):
+        hint = f"{hint}; had this id before, and may be meant: {', '.join(younger)}"
     return errors.Fenced(message, hint=hint, id=task.id, current=task.token, holder=task.holder)
 
 
@@ -257,7 +263,7 @@ def renew(tx: Tx, task: Stored) -> None:
 def heartbeat(tx: Tx, id: str, agent: str | None = None, token: int | None = None, ttl: float | None = None) -> Task:
     """Renew one's claim, by default for as long as it was granted; ends parking. Emits nothing. Raises Fenced."""
     micros = None if ttl is None else check_ttl(ttl)
-    task = require(tx, id)
+    task = require_held(tx, id, token)
     authorise(tx, task, agent, token, "heartbeat")
     length = micros or task.ttl or settings_of(tx).config.claim_timeout
     assert task.holder is not None
@@ -265,7 +271,7 @@ def heartbeat(tx: Tx, id: str, agent: str | None = None, token: int | None = Non
         leases.start_as(tx, task.record, TASK, task.holder, length)
     if task.parked or task.ttl != length:
         tx.run("UPDATE tasks SET parked = 0, ttl = ? WHERE seq = ?", (length, task.seq))
-    return to_task(require(tx, id))
+    return followed(to_task(by_seq(tx, task.seq)), id)
 
 
 def park(tx: Tx, id: str, until: datetime | None = None, agent: str | None = None, token: int | None = None) -> Task:
@@ -273,7 +279,7 @@ def park(tx: Tx, id: str, until: datetime | None = None, agent: str | None = Non
 
     A heartbeat ends the parking. Raises Fenced, or NotClaimOwner.
     """
-    task = require(tx, id)
+    task = require_held(tx, id, token)
     authorise(tx, task, agent, token, "park")
     assert task.holder is not None
     left = None if until is None else time_left(tx, until)
@@ -282,7 +288,7 @@ def park(tx: Tx, id: str, until: datetime | None = None, agent: str | None = Non
         leases.start_as(tx, task.record, TASK, task.holder, left)
     more = {"parked_until": (None, None if until is None else as_time(as_microseconds(until)).isoformat())}
     change(tx, task, "park", {"parked": 1}, more=more)
-    return to_task(require(tx, id))
+    return followed(to_task(by_seq(tx, task.seq)), id)
 
 
 def time_left(tx: Tx, until: datetime) -> int:
@@ -309,14 +315,14 @@ def release(
 ) -> Task:
     """Release a task. `force` takes it from its holder, which is logged. Raises Fenced, or NotClaimOwner."""
     check_flag(force=force)
-    task = require(tx, id)
+    task = require_held(tx, id, token)
     check_note(reason, "reason")
     by_force = force and token is None
     if by_force:
         check_step(task, "release", "open", tx.actor)
     else:
         authorise(tx, task, agent, token, "release", "open")
-    return _end(tx, task, "release", "open", {"forced": (False, True)} if by_force else None, reason)
+    return followed(_end(tx, task, "release", "open", {"forced": (False, True)} if by_force else None, reason), id)
 
 
 def complete(
@@ -338,14 +344,14 @@ def complete(
     if result is not None:
         encode(result, tx.max_value_bytes)  # raises for a result that cannot be stored
     more = None if result is None else {"result": (None, result)}
-    task = require(tx, id)
+    task = require_held(tx, id, token)
     check_note(summary, "summary")
     target: TaskStatus = "pending_merge" if (task.review if review is None else review) else "closed"
     authorise(tx, task, agent, token, "complete", target)
     over = check_children(tx, task, "complete", force)
     if target == "closed":
         check_closable(tx, task.id)
-    return _end(tx, task, "complete", target, {**(more or {}), **over}, summary)
+    return followed(_end(tx, task, "complete", target, {**(more or {}), **over}, summary), id)
 
 
 def close(tx: Tx, id: str, reason: str | None = None, force: bool = False, token: int | None = None) -> Task:
@@ -357,16 +363,18 @@ def close(tx: Tx, id: str, reason: str | None = None, force: bool = False, token
     """
     check_flag(force=force)
     check_note(reason, "reason")
-    task = require(tx, id)
+    task = require_held(tx, id, token)
     if token is not None and task.holder is not None:
-        check_token(task, token)
+        check_token(tx, task, token)
     if task.status == "closed":
         raise illegal(task, "close", "closed", tx.actor)
     actor = str(tx.actor)
     more = {"forced": (False, True)} if task.holder not in (None, actor) else {}
     if more and not force:
-        message = f"task {id} is held by {task.holder}"
-        raise errors.NotClaimOwner(message, hint=ask_holder(task), id=id, holder=task.holder, claimed_by=task.holder)
+        message = f"task {task.id} is held by {task.holder}"
+        raise errors.NotClaimOwner(
+            message, hint=ask_holder(task), id=task.id, holder=task.holder, claimed_by=task.holder
+        )
     more |= check_children(tx, task, "close", force)
     if task.status == "open":
         decision = route(tx, task, settings_of(tx))
@@ -376,17 +384,17 @@ def close(tx: Tx, id: str, reason: str | None = None, force: bool = False, token
         )
     target: TaskStatus = "pending_merge" if task.status == "in_progress" and task.review else "closed"
     if target == "closed":
-        check_closable(tx, id)
+        check_closable(tx, task.id)
     op = {"in_progress": "complete", "pending_merge": "approve", "blocked": "close"}[task.status]
-    return _end(tx, task, op, target, more, reason)
+    return followed(_end(tx, task, op, target, more, reason), id)
 
 
 def block(tx: Tx, id: str, agent: str | None = None, reason: str | None = None, token: int | None = None) -> Task:
     """Stop work on a task until it is unblocked; the claim is released. Raises Fenced, or NotClaimOwner."""
-    task = require(tx, id)
+    task = require_held(tx, id, token)
     check_note(reason, "reason")
     authorise(tx, task, agent, token, "block", "blocked")
-    return _end(tx, task, "block", "blocked", None, reason)
+    return followed(_end(tx, task, "block", "blocked", None, reason), id)
 
 
 def end_lease(tx: Tx, lease: int, op: str) -> None:
@@ -436,7 +444,7 @@ def set_status(
     tx: Tx, id: str, status: TaskStatus, agent: str | None = None, reason: str | None = None, token: int | None = None
 ) -> Task:
     """Move a task to a status by the transition that leads there, under its rules. Raises InvalidTransition."""
-    task = require(tx, id)
+    task = require_held(tx, id, token)
     if status not in transitions.STATUSES:
         hint = f"statuses: {', '.join(transitions.STATUSES)}"
         raise transitions.refused(task, status, f"{status!r} is not a status", hint)

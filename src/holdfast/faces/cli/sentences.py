@@ -136,6 +136,9 @@ def _deed(name: str, op: str, data: Data) -> str:
         case "reparent":
             to = data.get("parent_id", (None, None))[1]
             return f"moved {name} under {printable(str(to))}" if to else f"moved {name} to the top"
+        case "rename" if "id" in data:
+            old, new = (printable(str(each)) for each in data["id"])
+            return f"gave {name} the id {new}, because an older task has the id {old}"
         case "undo":
             return _undone(name, data)
         case "add_tags" | "remove_tags" | "set_tags" | "add_ref" | "remove_ref":
@@ -251,6 +254,12 @@ def _tell_agent(actor: str, kind: str, name: str, op: str, data: Data) -> str:
     return f"{actor} {_DEEDS.get(op, f'did {op} to')}{who}{_rest(data)}"
 
 
+def _tell_sharing(actor: str, kind: str, name: str, op: str, data: Data) -> str:
+    if op == "read":
+        return f"{actor} read shared tasks"
+    return f"{actor} changed what is shared{_rest(data)}"
+
+
 def _tell_undo(actor: str, kind: str, name: str, op: str, data: Data) -> str:
     return f"{actor} took back revision {name}{', which was an undo' if data.get('redo') else ''}"
 
@@ -260,6 +269,7 @@ _KIND: Final[dict[str, Callable[[str, str, str, str, Data], str]]] = {
     "cell": _tell_cell,
     "link": _tell_link,
     "message": _tell_message,
+    "sharing": _tell_sharing,
     "undo": _tell_undo,
     **dict.fromkeys(("lock", "cell-lock", "stash-lock", "path"), _tell_lock),
 }

@@ -125,19 +125,32 @@ class Session(Caller):
         except errors.Fenced as error:
             raise without_numbers(error, {}, self.actor, {"token": token}) from error
 
-    async def news(self) -> list[Task]:
-        """The tasks whose claims this session took and has lost since, each once; nobody else says so to a model."""
-        lost = []
+    async def news(self) -> tuple[list[Task], dict[str, str]]:
+        """What nobody else says to a model, each once: the tasks whose claims this session took and has lost since,
+        and those that go on under another id, by the id before."""
+        lost, renamed = [], {}
         for id, token in list(self.tokens.believed("task").items())[:_ASKED]:
             try:
                 task = await self.ws.tasks.get(id, include_deleted=True)
             except errors.TaskNotFound:  # purged
                 self.tokens.forget("task", id)
                 continue
-            if (task.claimed_by, task.token) != (self.actor, token):
+            if (task.claimed_by, task.token) == (self.actor, token):
+                continue
+            if (new := await self._renamed(id, token)) is not None:
+                self.tokens.remember(token, "task", new, was=("task", id))
+                renamed[id] = new
+            else:
                 self.tokens.tell("task", id)
                 lost.append(task)
-        return lost
+        return lost, renamed
+
+    async def _renamed(self, id: str, token: int) -> str | None:
+        """The id now of a task that this session holds; None if it holds it no more."""
+        for new in (await self.ws.tasks.sharing(id)).renamed.get(id, ()):
+            if (await self.ws.tasks.get(new, include_deleted=True)).token == token:
+                return new
+        return None
 
     async def next_event(self, **given: Any) -> Event | None:
         """The first event of a watch, or None at its timeout."""

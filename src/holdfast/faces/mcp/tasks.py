@@ -186,9 +186,11 @@ def row(task: Task) -> dict[str, Any]:
 
 
 async def lost(session: Session) -> dict[str, Any]:
-    """What this session held and has lost since it asked last, for it to stop that work."""
+    """What this session held and has lost since it asked last, for it to stop that work, and what has a new id."""
+    gone, renamed = await session.news()
     return filled(
-        lost=tuple(picked(task, "id", "status") | filled(holder=task.claimed_by) for task in await session.news())
+        lost=tuple(picked(task, "id", "status") | filled(holder=task.claimed_by) for task in gone),
+        renamed=renamed or None,
     )
 
 

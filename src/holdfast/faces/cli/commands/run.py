@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import NOTHING, Session, call, tell
 from holdfast.faces.cli.command import Command, command
 from holdfast.faces.cli.derive import arguments_of
+from holdfast.workspace.tokens import without_numbers
 
 if TYPE_CHECKING:
     import subprocess
@@ -74,6 +76,9 @@ GRACE: Final = 10.0  # seconds that a command has to end when its claim is lost
 
 FAILURES: Final = 3  # of a task in one loop, before it is blocked instead of released
 _CHOICE: Final = tuple(each for each in arguments_of(Tasks.claim_next) if each.name not in _OF_THE_CLAIM)
+_LOST: Final = (errors.Fenced, errors.Forbidden, errors.Conflict, errors.NotFound)  # said of a claim that has ended
+_COMPLETED: Final = ("complete", "close")  # how a command may end the claim itself
+_ENDS: Final = (*_COMPLETED, "block", "release", "approve", "undo")
 _MOST: Final = 65_536  # bytes of a task in the environment: systems limit it
 
 
@@ -127,8 +132,10 @@ def _work(session: Session, workspace: Any, given: dict[str, Any], before: Any, 
     """Run the command for a task that is claimed, and end it by the exit code if that is wanted; the exit code."""
     with _Ending() as ending:
         code = _run(session, workspace, before, task, given["command"], given.get("ttl", TTL), ending)
-    if (given.get("done") or given.get("next")) and _is_ours(workspace, task):
-        _finish(session, workspace, task, code, block)
+    if code == 0 and (given.get("done") or given.get("next")):
+        _complete(session, workspace, task, chosen=not given.get("next"))
+    elif given.get("done") or given.get("next"):
+        _give_back(session, workspace, task, code, block)
     return code
 
 
@@ -259,29 +266,49 @@ def _attend(session: Session, workspace: Any, task: Any, process: subprocess.Pop
             code = process.wait(ttl / 3)
             return 128 - code if code < 0 else code  # as a shell reports signals
         except subprocess.TimeoutExpired:
-            if _is_ours(workspace, task) or not _is_finished(workspace, task):
-                _renew(session, workspace, task)
+            _renew(session, workspace, task)
         except KeyboardInterrupt:  # the command has got it too: it decides when it ends
             continue
 
 
-def _is_ours(workspace: Any, task: Any) -> bool:
+def _as_holder(session: Session, workspace: Any, op: Any, task: Any, **more: Any) -> Any:
+    """Call an operation by the token of this call's claim: it means the task whatever its id is by now."""
     try:
-        return bool(workspace.tasks.get(task.id).claimed_by == task.claimed_by)
-    except errors.Unavailable:
-        return True  # nobody has said otherwise
+        found = call(session, workspace, op, {"id": task.id, "token": task.token, **more})
+    except errors.Fenced as error:
+        raise without_numbers(error, {}, task.claimed_by, {"token": task.token}) from error
+    for warning in found.warnings if found.id != task.id else ():
+        session.out.note(warning)
+    return found
 
 
-def _is_finished(workspace: Any, task: Any) -> bool:
-    """Whether the command has done itself what it was run for."""
-    return workspace.tasks.get(task.id).status in ("closed", "pending_merge", "blocked")
+def _ending_of(workspace: Any, task: Any) -> Any:
+    """What ended this call's claim, from the history of the task that had its id then; None if nothing did."""
+    for id in (task.id, *workspace.tasks.sharing(task.id).renamed.get(task.id, ())):
+        try:
+            changes = workspace.tasks.history(id, field="token")
+        except errors.NotFound:  # purged
+            continue
+        for change in changes:
+            if change.old_value == task.token:
+                return change
+    return None
+
+
+def _has_ended_it(workspace: Any, task: Any, ways: Container[str]) -> bool:
+    """Whether the command has ended the claim itself, in one of these ways."""
+    ending = _ending_of(workspace, task)
+    return ending is not None and ending.changed_by == task.claimed_by and ending.op in ways
 
 
 def _renew(session: Session, workspace: Any, task: Any) -> None:
     try:
-        call(session, workspace, Tasks.heartbeat, {"id": task.id})
+        _as_holder(session, workspace, Tasks.heartbeat, task)
     except errors.Unavailable as error:  # the claim is still ours; the next time may be better
         print(f"holdfast: the claim on {task.id} was not renewed: {error}", file=sys.stderr)
+    except _LOST:
+        if not _has_ended_it(workspace, task, _ENDS):
+            raise
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -295,17 +322,36 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _finish(session: Session, workspace: Any, task: Any, code: int, block: bool = False) -> None:
-    if code == 0:
-        call(session, workspace, Tasks.complete, {"id": task.id})
-        return
+def _complete(session: Session, workspace: Any, task: Any, chosen: bool) -> None:
+    """Complete the task, unless the command has done that. Raises what stands against it.
+
+    A task that the command blocked or released itself is left so: if the task was `chosen`, that is a refusal.
+    """
+    try:
+        _as_holder(session, workspace, Tasks.complete, task)
+    except _LOST:
+        if _has_ended_it(workspace, task, _COMPLETED if chosen else _ENDS):
+            return
+        if not _has_ended_it(workspace, task, _ENDS):
+            raise
+        message = f"the command ended well, but {task.id} was not completed: the command gave it back"
+        raise errors.InvalidStatus(message, hint=f"holdfast history {task.id} says more", id=task.id) from None
+
+
+def _give_back(session: Session, workspace: Any, task: Any, code: int, block: bool) -> None:
+    """Release the task of a command that failed, or block it; one that the claim was lost on is left as it is."""
     how = f"with {code}" if code <= 128 or code > 128 + 64 else f"by signal {code - 128}"
-    if block and code not in _ASKED_TO_END:
-        why = f"the command ended {how}, as the {FAILURES - 1} times before"
-        call(session, workspace, Tasks.block, {"id": task.id, "reason": why})
+    blocks = block and code not in _ASKED_TO_END
+    why = f"the command ended {how}{f', as the {FAILURES - 1} times before' * blocks}"
+    try:
+        task = _as_holder(session, workspace, Tasks.block if blocks else Tasks.release, task, reason=why)
+    except _LOST as error:
+        if not _has_ended_it(workspace, task, _ENDS):
+            session.out.warn(f"{task.id} was not given back: {error.message}", error.hint or "")
+        return
+    if blocks:
         session.out.warn(f"{task.id} is blocked: {why}", f"holdfast show {task.id}; holdfast unblock {task.id}")
     else:
-        call(session, workspace, Tasks.release, {"id": task.id, "reason": f"the command ended {how}"})
         session.out.warn(f"{task.id} is ready again: the command ended {how}", f"holdfast history {task.id} says more")
 
 
