@@ -221,3 +221,14 @@ def test_i3_lists_fit_the_terminal_and_obey_nobody(crowded: str, terminal: Calla
             assert wide == []
         else:
             assert [each for each in wide if "…" in each] == [], "what was cut fits"
+
+
+def test_an_undo_says_that_it_can_be_done_again_only_where_it_can(made: Cli) -> None:
+    task = made("create", "x", "-q").id
+    made("claim", task, "--actor", "a")
+    taken = made("undo", "--last", "--actor", "a").out
+    assert taken.splitlines()[0] == "took back revision 2, as revision 3"
+    assert made("undo", "3", "--actor", "a").code == 11
+    made("update", task, "--priority", "0", "--actor", "b")
+    assert "took back revision 4, as revision 5; holdfast undo 5 does it again" in made("undo", "4", "--actor", "b").out
+    assert made("undo", "5", "--actor", "b").code == 0

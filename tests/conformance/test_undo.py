@@ -235,6 +235,79 @@ def test_a_change_that_was_redone_is_a_change(world: World) -> None:
     assert (ws.tasks.get(task.id).title, ws.tasks.get(task.id).priority) == ("first", 2)
 
 
+def test_what_is_taken_back_and_done_again_is_taken_back_by_its_number(world: World) -> None:
+    ws = world.open("ann")
+    changed = ws.cells.set("run", "a", 1)
+    assert changed == 1
+    first = newest(ws)
+    undone = ws.undo(first)
+    with pytest.raises(errors.NotUndoable, match=f"revision {first} is already taken back, by") as refused:
+        ws.undo(first)
+    assert refused.value.hint == f"undo revision {undone.revision} to do it again"
+    redone = ws.undo(undone.revision)
+    with pytest.raises(errors.NotUndoable, match=f"revision {undone.revision} is already taken back, by"):
+        ws.undo(undone.revision, force=True)
+    again = ws.undo(first)
+    assert ws.cells.find("run", "a") is None
+    with pytest.raises(errors.NotUndoable, match=f"already taken back, by revision {again.revision}"):
+        ws.undo(first)
+    with pytest.raises(errors.Conflict):  # the later ones first
+        ws.undo(redone.revision)
+
+
+@pytest.mark.parametrize("ending", ["release", "expire"])
+def test_a_claim_that_came_and_went_is_no_change(world: World, ending: str) -> None:
+    ws = world.open("ann")
+    task = ws.tasks.create("first")
+    changed = ws.tasks.update(task.id, title="second")
+    claim = ws.tasks.claim(task.id, ttl=5)
+    ws.tasks.park(task.id, until=claim.updated_at + timedelta(seconds=5))
+    if ending == "release":
+        ws.tasks.release(task.id)
+    else:
+        world.clock.advance(6)
+        ws.tasks.release_stale_claims()
+    with pytest.raises(errors.NotUndoable) as refused:
+        ws.undo(last=True)
+    assert refused.value.hint == f"revision {changed.revision} is your change before it"
+    with pytest.raises(errors.NotUndoable, match=f"only claimed {task.id}, and that claim has ended"):
+        ws.undo(claim.revision)
+    world.open("bob").tasks.claim(task.id)
+    with pytest.raises(errors.Conflict, match="by bob"):  # who works on what it says now
+        ws.undo(changed.revision)
+    world.open("bob").tasks.release(task.id)
+    assert ws.undo(changed.revision).records[0].changes == {"title": ["second", "first"]}
+
+
+def test_a_note_is_refused_at_once_whoever_changed_the_task_since(world: World) -> None:
+    ws = world.open("ann")
+    task = ws.tasks.create("first")
+    other = ws.cells.set("run", "a", 1)
+    assert other == 1
+    ws.tasks.note(task.id, "said")
+    world.open("bob").tasks.update(task.id, title="second")
+    with pytest.raises(errors.NotUndoable, match="only noted something") as refused:
+        ws.undo(last=True)
+    assert refused.value.hint.endswith("is your change before it")
+    ws.undo(int(refused.value.hint.split()[1]))
+    assert ws.cells.find("run", "a") is None
+
+
+def test_reading_shared_tasks_is_nothing_that_one_did(world: World) -> None:
+    ws = world.open("ann")
+    task = ws.tasks.create("first")
+    changed = ws.tasks.update(task.id, title="second")
+    line = '{"format":"holdfast.shared/1","id":"%s","uid":"abcdefgh1234","title":"of others","made":"5@abcd"%s}'
+    read = ws.tasks.merge_shared([line % ("hf-7k2q", "")])
+    assert read.created == ["hf-7k2q"]
+    with pytest.raises(errors.NotUndoable, match="others made what came with the repository"):
+        ws.undo(newest(ws))
+    older = line % (task.id, ',"created_at":"2001-01-01T00:00:00+00:00"')
+    assert ws.tasks.merge_shared([older]).renamed.keys() == {task.id}
+    undone = ws.undo(last=True)
+    assert (undone.undone, undone.records[0].changes) == (changed.revision, {"title": ["second", "first"]})
+
+
 def test_what_was_changed_since_is_a_conflict_unless_forced(world: World) -> None:
     ws, bob = world.open("ann"), world.open("bob")
     task = ws.tasks.create("first")

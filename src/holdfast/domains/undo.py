@@ -20,7 +20,7 @@ from holdfast.domains import cell_history, cells
 from holdfast.domains.cell_history import CELL, VALUE_MAP, load_cell
 from holdfast.domains.stashes import rows as stash_rows
 from holdfast.domains.tasks import rows as task_rows
-from holdfast.domains.tasks.reversal import UNDO, Past, Reversal, refusal_of
+from holdfast.domains.tasks.reversal import UNDO, Past, Reversal, is_passing, refusal_of
 from holdfast.kernel import events
 from holdfast.kernel.tx import PAGE_BYTES, Tx
 from holdfast.kernel.validate import check_flag
@@ -36,6 +36,8 @@ _RUN: Final = cells.RUN  # marks the highest version of a run that was deleted: 
 _HOLDS: Final = ("lock", "cell-lock", "lease", "path", "stash-lock")
 _SAVED: Final = ("set", "increment")
 _NOTE: Final = "note"
+_SHARING: Final = "sharing"
+_READ: Final = "read"
 _VALUED: Final = ("resource", "artifact", "context", stash_rows.COUNTER)
 
 
@@ -58,11 +60,12 @@ def undo(
     revision = _chosen(tx, revision, last)
     found = events.of_revision(tx, revision)
     _check_own(tx, found[0], others)
+    _check_done(tx, revision)
     kept, left = _sort(tx, found)
     if left and not (partial and kept):
         raise _not_undoable(revision, left, _hint(tx, revision, last, bool(kept)))
     records = _by_record(kept)
-    if not force:
+    if not force and not _only_notes(kept):
         _check_unchanged(tx, revision, records)
     with tx.dry_run() as trial:
         reverted, warnings = _revert(tx, revision, records)
@@ -95,10 +98,14 @@ def _chosen(tx: Tx, revision: int | None, last: bool) -> int:
 
 
 def _own(tx: Tx, below: int) -> Iterator[int]:
-    """One's own transactions below a revision, newest first: what was done or redone, and not taken back since."""
+    """One's own transactions below a revision, newest first: what was done or redone, and not taken back since.
+
+    Reading shared tasks is nothing that one did: others made what it brings.
+    """
     while (found := events.newest_by(tx, tx.actor, below)) is not None:
         below = found
-        if not _is_undo(tx, found) and not _is_undone(tx, found):
+        shared = events.find_in(tx, found, _SHARING)
+        if not _is_undo(tx, found) and _undone_by(tx, found) is None and (shared is None or shared.op != _READ):
             yield found
 
 
@@ -108,12 +115,23 @@ def _is_undo(tx: Tx, revision: int) -> bool:
     return event is not None and not event.data.get("redo")
 
 
-def _is_undone(tx: Tx, revision: int) -> bool:
-    """Whether somebody took a transaction back, and nobody did that again."""
-    undone, row = False, events.newest_at(tx, EVENT, "", str(revision), END_OF_REVISION)
-    while row is not None:
-        undone, row = not undone, events.newest_at(tx, EVENT, "", str(row[0]), END_OF_REVISION)
-    return undone
+def _undone_by(tx: Tx, revision: int) -> int | None:
+    """The transaction by which somebody took one back that nobody did again; None if it stands."""
+    chain = [revision]  # each taken back by the next
+    while (row := events.newest_at(tx, EVENT, "", str(chain[-1]), END_OF_REVISION)) is not None:
+        chain.append(row[0])
+    return None if len(chain) % 2 else chain[1]
+
+
+def _check_done(tx: Tx, revision: int) -> None:
+    """Raise NotUndoable if a transaction is taken back already."""
+    by = _undone_by(tx, revision)
+    if by is not None:
+        message, hint = (
+            f"revision {revision} is already taken back, by revision {by}",
+            f"undo revision {by} to do it again",
+        )
+        raise errors.NotUndoable(message, hint=hint, revision=revision, events=[])
 
 
 def _hint(tx: Tx, revision: int, last: bool, partial: bool) -> str | None:
@@ -123,17 +141,37 @@ def _hint(tx: Tx, revision: int, last: bool, partial: bool) -> str | None:
     for found in itertools.islice(_own(tx, revision), _LOOKED_BACK):
         if found <= events.marks(tx)[1]:
             break
-        kept, left = _sort(tx, events.of_revision(tx, found))
-        if not left and any(event.op != _NOTE for event in kept):
+        if _can_be_undone(tx, found):
             return f"revision {found} is your change before it"
     return ""
 
 
+def _can_be_undone(tx: Tx, revision: int) -> bool:
+    kept, left = _sort(tx, events.of_revision(tx, revision))
+    if left or _only_notes(kept):
+        return False
+    records = _by_record(kept)
+    try:
+        _check_unchanged(tx, revision, records)
+        with tx.dry_run():
+            return bool(_revert(tx, revision, records)[0])
+    except (errors.Conflict, errors.Invalid, errors.NotFound):
+        return False
+
+
+def _only_notes(kept: list[Event]) -> bool:
+    return all(event.kind == task_rows.TASK and event.op == _NOTE for event in kept)
+
+
 def _nothing(revision: int, kept: list[Event]) -> str:
     """Why a transaction has nothing to take back."""
-    noted = dict.fromkeys(event.id for event in kept if "note" in event.data)
+    tasks = [event for event in kept if event.kind == task_rows.TASK]
+    noted = dict.fromkeys(event.id for event in tasks if "note" in event.data)
     if noted:
         return f"revision {revision} only noted something on {', '.join([*noted][:5])}, and notes stay in the history"
+    claimed = dict.fromkeys(event.id for event in tasks if event.op == "claim")
+    if claimed and len(tasks) == len(kept):
+        return f"revision {revision} only claimed {', '.join([*claimed][:5])}, and that claim has ended"
     return f"revision {revision} left nothing that could be taken back"
 
 
@@ -186,6 +224,8 @@ def _refusal(tx: Tx, event: Event) -> str:
             return _stash_refusal(tx, event)
         case "message":
             return "mail that was sent is read"
+        case "sharing" if event.op == _READ:
+            return "others made what came with the repository"
     return "only tasks, cells and the values of stashes can be taken back"
 
 
@@ -222,15 +262,7 @@ def _by_record(kept: list[Event]) -> dict[Record, list[Event]]:
 
 def _check_unchanged(tx: Tx, revision: int, records: dict[Record, list[Event]]) -> None:
     """Raise Conflict, with who and when, if a record has changed since."""
-    changed = []
-    for kind, scope, id in records:
-        row = events.newest_at(tx, kind, scope, id, END_OF_REVISION)
-        while row is not None and row[0] > revision:
-            event = events.to_event(row)
-            if not _leaves_all(tx, event, revision):
-                changed.append(event)
-                break
-            row = events.previous(tx, kind, scope, id, event.version)
+    changed = [event for record in records if (event := _changed_since(tx, record, revision)) is not None]
     if not changed:
         return
     named = "; ".join(
@@ -249,12 +281,28 @@ def _check_unchanged(tx: Tx, revision: int, records: dict[Record, list[Event]]) 
     raise errors.Conflict(f"changed since revision {revision}: {named}{more}", hint=hint, changed=those)
 
 
+def _changed_since(tx: Tx, record: Record, revision: int) -> Event | None:
+    """The newest event after which a record is not as it was after a revision; None if there is none.
+
+    It is as it was in spite of a note, another id, a claim that came and went, what was taken back, and how.
+    """
+    kind, scope, id = record
+    row = events.newest_at(tx, kind, scope, id, END_OF_REVISION)
+    ended: set[int] = set()  # the claims that have come and gone
+    while row is not None and row[0] > revision:
+        event = events.to_event(row)
+        if not (_leaves_all(tx, event, revision) or (kind == task_rows.TASK and is_passing(event, ended))):
+            return event
+        row = events.previous(tx, kind, scope, id, event.version)
+    return None
+
+
 def _leaves_all(tx: Tx, event: Event, revision: int) -> bool:
-    """Whether a record is as it was after a revision in spite of an event: a note, or what was taken back, and how."""
-    if (event.kind == task_rows.TASK and event.op == _NOTE) or _is_undone(tx, event.revision):
+    """Whether a record is as it was after a revision in spite of an event: what was taken back, and how."""
+    if _undone_by(tx, event.revision) is not None:
         return True
     undo = events.find_in(tx, event.revision, EVENT)
-    return undo is not None and not undo.data.get("redo") and int(undo.id) > revision
+    return undo is not None and int(undo.id) > revision
 
 
 # --- taking it back --------------------------------------------------------------------------------------------------

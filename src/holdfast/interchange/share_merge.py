@@ -18,6 +18,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from holdfast import errors
 from holdfast.domains.tasks.changes import remove
 from holdfast.domains.tasks.creation import Placed, insert_all
@@ -40,6 +42,8 @@ from holdfast.interchange.share_lines import (
 )
 from holdfast.interchange.share_records import Records, Work
 from holdfast.interchange.share_state import (
+    EVENT,
+    WORKSPACE,
     Site,
     capture,
     links_of,
@@ -79,6 +83,8 @@ def merge_shared(tx: Tx, lines: Sequence[str], skip_bad: bool) -> SharedReport:
     if changed:
         save(tx, site)
     reading.show(changed)
+    if changed or report.renamed:
+        tx.emit(EVENT, WORKSPACE, "read", data=msgspec.msgpack.encode({"lines": len(changed)}))
     return report
 
 

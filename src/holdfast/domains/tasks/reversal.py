@@ -54,6 +54,23 @@ def refusal_of(event: Event, imported: int | None) -> str:
     return "it granted a hold" if now is not None and event.op != "claim" else ""
 
 
+def is_passing(event: Event, ended: set[int]) -> bool:
+    """Whether an event changed nothing of a task that is still changed: a note, an id, a claim that has ended.
+
+    Called for the newest event first; `ended` are the tokens of such claims, which this adds to.
+    """
+    was, now = event.data.get("token", (None, None))
+    match event.op:
+        case "release" | "expire" if was is not None:
+            ended.add(was)
+            return True
+        case "claim":
+            return now in ended
+        case "park":
+            return bool(ended)
+    return event.op in ("note", "rename")
+
+
 class Past:
     """What one transaction did to a task, by its events in order: what it replaced, and by what."""
 
@@ -166,6 +183,8 @@ class Reversal:
         """Give a task its former values in one change; returns field -> [old, new]."""
         task = rows.require(self._tx, past.id, deleted=True)
         fields = past.fields
+        if past.after.get("token") not in (None, task.token):  # a claim that has ended: its route stays
+            fields.pop("grimoire", None)
         if task.deleted is not None and not past.is_new and "deleted" not in fields:
             hint = f'restore it first: tasks.restore("{task.id}")'
             raise errors.Conflict(f"task {task.id} was deleted since", hint=hint, id=task.id)

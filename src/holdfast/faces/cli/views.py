@@ -397,8 +397,9 @@ def _undone(found: Undone, paint: Paint) -> list[str]:
     if found.revision is None:
         lines = [f"would take back revision {found.undone}"]
     else:
-        again = paint("dim", f"holdfast undo {found.revision} does it again")
-        lines = [f"took back revision {found.undone}, as revision {found.revision}; {again}"]
+        held = any("claimed_by" in record.changes or not record.changes for record in found.records)  # or it may be
+        again = "" if held else paint("dim", f"; holdfast undo {found.revision} does it again")
+        lines = [f"took back revision {found.undone}, as revision {found.revision}{again}"]
     lines += [f"  {row(record, paint)}" for record in found.records]
     lines += [f"  left as it is: {printable(left)}" for left in found.left]
     return [*lines, *(f"  but {printable(readable(warning))}" for warning in found.warnings)]
