@@ -23,15 +23,15 @@ BUGS = [
     Bug(
         "the last undo does again what the one before took back",
         "domains/undo.py",
-        "        if not _is_undo(tx, found) and not _is_undone(tx, found):\n",
-        "        if not _is_undone(tx, found):\n",
+        "        if not _is_undo(tx, found) and _undone_by(",
+        "        if _undone_by(",
         UNDO,
     ),
     Bug(
         "what was changed since is taken back all the same",
         "domains/undo.py",
-        "            if not _leaves_all(tx, event, revision):\n",
-        "            if False:\n",
+        "        if not (_leaves_all(tx, event, revision) or",
+        "        if False and (_leaves_all(tx, event, revision) or",
         UNDO,
     ),
     Bug(
@@ -121,9 +121,9 @@ BUGS = [
     Bug(
         "a token proves who calls",
         "domains/tasks/claims.py",
-        """        check_token(task, token)
+        """        check_token(tx, task, token)
     if agent is None""",
-        """        check_token(task, token)
+        """        check_token(tx, task, token)
         return
     if agent is None""",
         CLAIMS,
