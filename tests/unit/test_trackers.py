@@ -50,7 +50,7 @@ def known(line: str) -> dict[str, Any]:
 def drawn_issue(draw: Random, number: int) -> str:
     """An issue with any of the fields of beads."""
     id = f"bd-{number}"
-    status = draw.choice(["open", "closed", "blocked", "in_progress", "deferred", "pinned"])
+    status = draw.choice(["open", "closed", "blocked", "in_progress", "hooked", "deferred", "pinned"])
     raw: dict[str, Any] = {"id": id, "title": f"Issue {number}", "status": status, "priority": draw.randrange(5)}
     raw |= {"issue_type": draw.choice(["task", "bug", "epic", "molecule"]), "created_at": THEN, "updated_at": LATER}
     for name in ("description", "design", "acceptance_criteria", "notes", "created_by", "external_ref"):
@@ -58,8 +58,12 @@ def drawn_issue(draw: Random, number: int) -> str:
             raw[name] = f"{name} {number}\n\n## Design\n\nwhat" if name == "description" else f"{name} {number}"
     if status == "closed":
         raw |= {"closed_at": LATER, "close_reason": "Done." if draw.randrange(2) else ""}
-    if status == "in_progress":
+    elif draw.randrange(4) == 0:
+        raw |= {"closed_at": THEN, "close_reason": "Too early."}  # it is open again
+    if status in ("in_progress", "hooked"):
         raw["assignee"] = "zed"
+    if draw.randrange(2):
+        raw["defer_until"] = draw.choice([THEN, "2091-01-01T00:00:00+00:00"])
     raw["labels"] = draw.sample(["needs review", "a", " odd", "b/c"], draw.randrange(4))
     kinds = draw.sample(["blocks", "related", "discovered-from", "parent-child", "waits-for"], draw.randrange(4))
     others = draw.sample(range(number), min(number, len(kinds)))
@@ -126,6 +130,77 @@ def test_what_changed_here_since_the_import_is_what_beads_reads(ws: Workspace) -
     }
     with pytest.raises(errors.Invalid, match="format is holdfast or beads"):
         ws.tasks.export(format="github")  # type: ignore[arg-type]
+
+
+def test_an_export_of_ones_own_changes_nothing_here(ws: Workspace) -> None:
+    comment = {"id": 5, "issue_id": "bd-2", "author": "zed", "text": "said", "created_at": THEN}
+    first = {"id": "bd-1", "title": "x", "status": "closed", "close_reason": "Done."}
+    second = {"id": "bd-2", "title": "y", "external_ref": "X-1", "comments": [comment]}
+    ws.tasks.import_([json.dumps(first), json.dumps(second)], "beads")
+    back = list(ws.tasks.export(format="beads"))
+    before = [len(ws.tasks.history(id)) for id in ("bd-1", "bd-2")]
+    again = ws.tasks.import_(back, "beads")
+    assert (again.unchanged["tasks"], again.conflicts) == (["bd-1", "bd-2"], [])
+    assert [len(ws.tasks.history(id)) for id in ("bd-1", "bd-2")] == before
+
+
+@pytest.mark.parametrize(
+    ("status", "until", "ours", "waits", "named"),
+    [
+        ("open", "2091-01-01T00:00:00Z", "open", True, "status"),
+        ("deferred", "2091-01-01T00:00:00Z", "open", True, None),
+        ("blocked", "2091-01-01T00:00:00Z", "blocked", True, None),
+        ("closed", "2091-01-01T00:00:00Z", "closed", False, "defer_until"),
+        ("in_progress", "2091-01-01T00:00:00Z", "open", False, "defer_until"),
+        ("deferred", "2001-01-01T00:00:00Z", "open", False, "defer_until, status"),
+        ("open", "2001-01-01T00:00:00Z", "open", False, "defer_until"),
+    ],
+)
+def test_an_issue_that_waits_is_not_ready_and_goes_back_as_it_was(
+    ws: Workspace, status: str, until: str, ours: str, waits: bool, named: str | None
+) -> None:
+    line = json.dumps({"id": "bd-1", "title": "x", "status": status, "defer_until": until})
+    report = ws.tasks.import_([line], "beads")
+    task = ws.tasks.get("bd-1")
+    assert (task.status, task.deferred_until is not None) == (ours, waits)
+    assert [each.id for each in ws.tasks.ready()] == (["bd-1"] if ours == "open" and not waits else [])
+    kept = [str(each).partition("kept in a note: ")[2] for each in report.warnings if "kept in a note" in str(each)]
+    assert kept == ([] if named is None else [named])
+    (back,) = ws.tasks.export(format="beads")
+    assert {name: known(back)[name] for name in ("status", "defer_until")} == {
+        "status": status,
+        "defer_until": datetime.fromisoformat(until),
+    }
+    again = ws.tasks.import_([back], "beads")
+    assert (again.updated["tasks"], again.conflicts) == ([], [])
+
+
+def test_what_github_says_more_of_an_issue_is_kept(ws: Workspace) -> None:
+    more = {"isPinned": True, "projectItems": [{"title": "Board"}], "reactionGroups": [{"content": "HEART"}]}
+    report = ws.tasks.import_([json.dumps({**ISSUE, **more, "closed": True, "isDraft": False, "id": "N1"})], "github")
+    (warning,) = map(str, report.warnings)
+    assert warning.endswith("kept in a note: assignees, isPinned, projectItems, reactionGroups, stateReason")
+    assert any(more.items() <= json.loads(e.note).items() for e in ws.tasks.history(ID) if e.note and "{" in e.note)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"state": "WEIRD"}, "'WEIRD' is not a state of GitHub: OPEN, CLOSED or MERGED"),
+        ({"number": 9}, "its number is 9, but its address is that of 12"),
+    ],
+)
+def test_an_issue_of_github_that_contradicts_itself_is_refused(
+    ws: Workspace, wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(errors.Invalid, match=message):
+        ws.tasks.import_([json.dumps({**ISSUE, **wrong})], "github")
+    assert ws.tasks.list() == []
+
+
+def test_a_row_of_linear_with_a_priority_that_it_has_not_is_refused(ws: Workspace) -> None:
+    with pytest.raises(errors.Invalid, match="issue ENG-1: 'Soon' is not a priority of Linear: urgent, high"):
+        ws.tasks.import_(ROWS.replace("Urgent", "Soon").splitlines(), "linear")
 
 
 def test_a_folder_of_beads_has_issues_and_deletions(tmp_path: Path) -> None:
@@ -222,7 +297,7 @@ def test_what_is_no_issue_of_github_is_refused(ws: Workspace, wrong: str) -> Non
 
 def test_a_long_address_still_makes_one_id() -> None:
     url = f"https://github.com/{'o' * 39}/{'r' * 100}/issues/7"
-    (line,) = trackers.lines_of([json.dumps({**ISSUE, "url": url})], "github")
+    (line,) = trackers.lines_of([json.dumps({**ISSUE, "number": 7, "url": url})], "github")
     assert len(json.loads(line)["id"]) <= 64
     assert trackers.lines_of([line], "github") == [line]
 

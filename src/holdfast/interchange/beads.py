@@ -16,8 +16,9 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.routing.config import Config
 from holdfast.domains.tasks.creation import TYPES, check_draft, check_note, check_priority, check_tag, check_title
+from holdfast.domains.tasks.rows import WAITING
 from holdfast.interchange.jsonl import Time, moment
-from holdfast.interchange.task_export import NO_FIELD, OP, Note, NoteLine, Record, TaskLine, note_of, past_of
+from holdfast.interchange.task_export import NO_FIELD, OP, Note, NoteLine, Record, TaskLine, kept_in, note_of, past_of
 from holdfast.kernel.validate import check_name
 from holdfast.types import Event
 from holdfast.types.tasks import LinkKind, TaskStatus, TaskType
@@ -37,6 +38,9 @@ _LINKS: Final[dict[str, LinkKind]] = {
     "related": "related",
 }
 _CLAIMED: Final = "in progress in beads"
+_HOOKED: Final = f"{_CLAIMED} (hooked)"
+# With which status a task has of its own what an issue of another status may have too.
+_CLOSED: Final = {"defer_until": None, "closed_at": "closed", "close_reason": "closed"}
 
 
 class Gone(Exception):
@@ -107,11 +111,10 @@ def read_issue(raw: dict[str, Any], config: Config) -> Record:
         origin=past_of(issue.created_by or None, issue.updated_at, issue.closed_at),
     )
     if issue.status in ("in_progress", "hooked"):
-        record.claim = (issue.assignee, f"{_CLAIMED}{issue.assignee and f', assigned to {issue.assignee}'}")
-    status = issue.status
-    if status == "deferred" and issue.defer_until is not None:
-        status, record.status = "open", "open"
-        record.deferred = moment(issue.defer_until, "defer_until")
+        how = _HOOKED if issue.status == "hooked" else _CLAIMED
+        record.claim = (issue.assignee, f"{how}{issue.assignee and f', assigned to {issue.assignee}'}")
+    status = _wait(record, issue, raw, left)
+    _keep_end(issue, raw, left)
     _keep_sections(issue, left)
     _link(record, issue, left)
     _comment(record, issue, left)
@@ -119,6 +122,31 @@ def read_issue(raw: dict[str, Any], config: Config) -> Record:
     if status not in _STATUSES:  # such as `deferred`: blocked, so that nobody claims the task by mistake
         record.keep({"status": issue.status}, f"tasks have no status {issue.status!r}, so the task is blocked")
     return record
+
+
+def _wait(record: Record, issue: Issue, raw: dict[str, Any], left: dict[str, Any]) -> str:
+    """Defer a task that may wait, and keep what a deferral alone does not say; returns the status that it counts as."""
+    status = issue.status
+    if issue.defer_until is None:
+        return status
+    if record.status not in WAITING or record.claim is not None:
+        left["defer_until"] = raw["defer_until"]
+        return status
+    record.deferred = moment(issue.defer_until, "defer_until")
+    over, coming = {"defer_until": raw["defer_until"]}, {}
+    if status == "deferred":
+        record.status = "open"
+        over["status"] = status
+    elif status == "open":
+        coming["status"] = status  # a task that is deferred becomes an issue that is
+    record.waited = over, coming
+    return record.status if status == "deferred" else status
+
+
+def _keep_end(issue: Issue, raw: dict[str, Any], left: dict[str, Any]) -> None:
+    """Keep when and why an issue was closed that is open again."""
+    if issue.status != "closed":
+        left |= {name: raw[name] for name in ("closed_at", "close_reason") if raw.get(name)}
 
 
 def _body(issue: Issue) -> str:
@@ -188,7 +216,7 @@ def _comment(record: Record, issue: Issue, left: dict[str, Any]) -> None:
             raise errors.Invalid(f"comments[{number}] belongs to {raw['issue_id']!r}")
         if rest:
             left.setdefault("comments", []).append(rest)
-    if issue.close_reason:
+    if issue.close_reason and issue.status == "closed":
         closed = moment(issue.closed_at, "closed_at")
         record.notes.append(
             Note(_text(issue.close_reason, "close_reason"), closed, foreign=True)
@@ -244,8 +272,11 @@ def write_issue(line: str, past: Sequence[Event]) -> str:
         issue["created_by"] = task.origin.created_by
     if task.deleted_at is not None:
         issue |= {"status": "tombstone", "deleted_at": task.deleted_at}
-    if issue["status"] == "deferred" and task.deferred_until is not None:
+    if task.status in WAITING and task.deferred_until is not None:
         issue["defer_until"] = task.deferred_until
+    for name in ("defer_until", "closed_at", "close_reason"):  # what an issue of that status need not have
+        if (value := kept.pop(name, None)) is not None and issue.get(name) is None and task.status != _CLOSED[name]:
+            issue[name] = value
     issue["dependencies"] = _dependencies(task, kept)
     issue["comments"] = [
         {"issue_id": task.id, "author": note.by or "", "text": note.text, "created_at": note.at}
@@ -275,9 +306,17 @@ def _status(task: TaskLine, past: Sequence[Event], kept: dict[str, Any], untouch
         return str(theirs)
     if task.status == "pending_merge":
         return "in_progress"
-    if task.status == "open" and untouched and any(_is_claim(event) for event in past):
-        return "in_progress"  # it is in beads, and nobody here has begun
-    return "deferred" if task.status == "open" and task.deferred_until is not None else task.status
+    if task.status == "open" and task.deferred_until is not None:
+        return "open" if theirs == "open" else "deferred"
+    if task.status == "open" and untouched:  # as it is in beads: nobody here has begun
+        claim = next((event.data["note"] for event in reversed(past) if _is_claim(event)), None)
+        return str(theirs or _held(claim))
+    return task.status
+
+
+def _held(claim: str | None) -> str:
+    """The status in beads that an import said in its note."""
+    return "open" if claim is None else "hooked" if claim.startswith(_HOOKED) else "in_progress"
 
 
 def _is_claim(event: Event) -> bool:
@@ -294,14 +333,8 @@ def _kept(past: Sequence[Event]) -> dict[str, Any]:
 
 
 def _kept_in(event: Event) -> dict[str, Any] | None:
-    text = event.data.get("note", "")
-    if event.op != OP or "author" in event.data or not text.startswith("{"):
-        return None
-    try:
-        fields = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return None
-    return fields if isinstance(fields, dict) else None
+    said = event.op == OP and "author" not in event.data
+    return (kept_in(event.data.get("note", "")) or None) if said else None
 
 
 def _comments(past: Sequence[Event]) -> Iterator[NoteLine]:

@@ -220,6 +220,7 @@ class Record(msgspec.Struct):
     """A task as a file describes it. `extra` are columns that only some formats have; others leave them alone.
 
     `claim` of a task in progress: its holder, and a note about it. `withheld`: its status has to wait for a claim here.
+    `waited` is what is kept of a deferral that is over, and of one that is to come.
     """
 
     id: str
@@ -233,6 +234,7 @@ class Record(msgspec.Struct):
     deleted_with: str | None = None
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
     deferred: int | None = None
+    waited: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     claim: tuple[str, str] | None = None
     notes: list[Note] = msgspec.field(default_factory=list)
     warnings: list[str] = msgspec.field(default_factory=list)
@@ -249,6 +251,17 @@ class Record(msgspec.Struct):
             check_note(text, f"the note that would keep {names}")
             self.notes.append(Note(text))
             self.warnings.append(f"{why}, kept in a note: {names}")
+
+
+def kept_in(note: str) -> dict[str, Any]:
+    """The fields that `Record.keep` has put into a note; none if it is another note."""
+    if not note.startswith("{"):
+        return {}
+    try:
+        fields = msgspec.json.decode(note)
+    except msgspec.DecodeError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def past_of(created_by: str | None, updated_at: datetime | None, closed_at: datetime | None) -> dict[str, str]:

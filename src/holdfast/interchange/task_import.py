@@ -23,7 +23,7 @@ from holdfast.domains.tasks.tree import move
 from holdfast.interchange import jsonl
 from holdfast.interchange.beads import Gone, read_issue
 from holdfast.interchange.jsonl import CREATED, DIVERGED, UNCHANGED, UPDATED, Import, Place
-from holdfast.interchange.task_export import OP, Note, Record, read_own
+from holdfast.interchange.task_export import NO_FIELD, OP, Note, Record, read_own
 from holdfast.interchange.task_merge import Plan, differences, merge
 from holdfast.interchange.trackers import check_tracked, read_tracked
 from holdfast.kernel.activity import EVERY
@@ -129,6 +129,7 @@ class TaskImport:
                 self._found.skip(record.place, "purged here: not created again")
                 return
             self._drop_gone(record)
+            self._keep_wait(record)
             self._keep_claim(record, None)
             self._plan.records[record.id] = record
             return
@@ -142,6 +143,7 @@ class TaskImport:
         there = record.status if record.deleted is None else "deleted"
         record.withheld = task.holder is not None and record.claim is None and there != "open"
         self._drop_gone(record)
+        self._keep_wait(record)
         self._keep_claim(record, task)
         self._keep_hidden_links(record, task)
         differing = ", ".join(differences(self._tx, task, record).fields)
@@ -173,6 +175,13 @@ class TaskImport:
             record.warnings.append("in progress in the file: open here, because claims are not imported")
         if record.claim is not None:
             record.notes.append(Note(record.claim[1]))
+
+    def _keep_wait(self, record: Record) -> None:
+        """Keep what the file says of a deferral and a task cannot say."""
+        over, coming = record.waited
+        if record.deferred is not None:
+            is_over = record.deferred <= self._tx.now
+            record.keep(over if is_over else coming, "its wait is over" if is_over else NO_FIELD)
 
     def _keep_hidden_links(self, record: Record, task: Stored) -> None:
         """Keep links to deleted tasks, which a file without deleted tasks does not have."""

@@ -11,6 +11,7 @@ reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Set
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +23,7 @@ from holdfast.domains.tasks.rows import DEPENDS_ON, WAITING, Stored, adjust, by_
 from holdfast.domains.tasks.transitions import STEPS
 from holdfast.domains.tasks.tree import KINDS
 from holdfast.interchange.jsonl import Import
-from holdfast.interchange.task_export import OP, Note, Record, foreign, told_of
+from holdfast.interchange.task_export import OP, Note, Record, foreign, kept_in, told_of
 from holdfast.kernel.tx import Tx
 from holdfast.types import as_microseconds, as_time
 from holdfast.types.tasks import LinkKind, TaskStatus
@@ -77,8 +78,8 @@ def differences(tx: Tx, task: Stored, record: Record) -> Changes:
         if old != record.links[kind]:
             more[kind] = (old, record.links[kind])
     past = foreign(task.origin)
-    if task.imported is not None and record.origin and past != record.origin:
-        more["origin"] = (past, record.origin)
+    if task.imported is not None and (origin := _origin(task, record, past)) and past != origin:
+        more["origin"] = (past, origin)
     if record.result is not None and (result := told_of(tx, task.id)[1]) != record.result:
         more["result"] = (result, record.result)
     return Changes(
@@ -90,11 +91,30 @@ def differences(tx: Tx, task: Stored, record: Record) -> Changes:
     )
 
 
+def _origin(task: Stored, record: Record, past: dict[str, str]) -> dict[str, str]:
+    """What a record says of its past; a time that says when the task was changed here, as an export does, says none."""
+    own = as_time(task.updated)
+    return {name: each for name, each in record.origin.items() if name in past or not _is_time(each, own)}
+
+
+def _is_time(text: str, at: datetime) -> bool:
+    try:
+        return datetime.fromisoformat(text) == at
+    except ValueError:  # a name
+        return False
+
+
 def _lacking(tx: Tx, task: Stored, notes: list[Note]) -> list[Note]:
     """The notes that the task does not have yet; each of its notes matches once."""
     own = [(note.text, as_microseconds(note.at), note.by) for note in (told_of(tx, task.id)[0] if notes else ())]
+    kept: dict[str, Any] = {}
+    for text, _, _ in own:
+        kept |= kept_in(text)
     found = []
     for note in notes:
+        fields = kept_in(note.text) if note.at is None and note.by is None else {}
+        if fields and all(name in kept and kept[name] == value for name, value in fields.items()):
+            continue
         same = next(
             (has for has in own if has[0] == note.text and note.at in (None, has[1]) and note.by in (None, has[2])),
             None,

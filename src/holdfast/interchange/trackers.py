@@ -39,7 +39,8 @@ _PRIORITIES: Final = {"urgent": 0, "high": 1, "medium": 2, "no priority": 2, "lo
 _OF_LINEAR: Final = (2, 0, 1, 2, 3)  # none, urgent, high, medium, low
 _PLAIN: Final = ("done", "completed", "todo", "open")  # states that a status says as well
 _CLOSED: Final = ("done", "completed", "canceled", "cancelled", "duplicate")
-_NOISE: Final = {"id", "closed", "isPinned", "reactionGroups", "projectCards", "projectItems", "isDraft", "uuid"}
+_NOISE: Final = {"id", "closed", "uuid"}  # other names of the issue, and what its state says as well
+_OF_GITHUB: Final[dict[str, TaskStatus]] = {"": "open", "OPEN": "open", "CLOSED": "closed", "MERGED": "closed"}
 _ID_LENGTH: Final = 64
 DELETIONS: Final = "deletions.jsonl"  # of beads, beside the issues
 
@@ -315,6 +316,11 @@ def _github(raw: dict[str, Any]) -> dict[str, Any]:
     if found is None:
         raise errors.Invalid(f"{raw['url']!r:.200} is not the address of an issue of GitHub")
     host, owner, repository, number = found.groups()
+    if int(number) != raw["number"]:
+        raise errors.Invalid(f"its number is {raw['number']}, but its address is that of {number}: {raw['url']:.200}")
+    state = str(raw.get("state") or "").upper()
+    if state not in _OF_GITHUB:
+        raise errors.Invalid(f"{raw['state']!r:.60} is not a state of GitHub: OPEN, CLOSED or MERGED")
     labels = [name for label in raw.get("labels") or () if (name := _name(label))]
     if raw.get("milestone"):
         labels.append(f"milestone/{raw['milestone']['title']}")
@@ -328,7 +334,7 @@ def _github(raw: dict[str, Any]) -> dict[str, Any]:
     return {
         **{_MARK: "github", "id": _id("gh" if host == "github.com" else host, owner, repository, number)},
         **{"title": raw["title"], "body": raw.get("body"), "url": raw["url"], "labels": labels},
-        "status": "closed" if str(raw.get("state", "")).upper() in ("CLOSED", "MERGED") else "open",
+        "status": _OF_GITHUB[state],
         **_by_labels(labels),
         **{"created_at": raw.get("createdAt"), "updated_at": raw.get("updatedAt"), "closed_at": raw.get("closedAt")},
         "created_by": _name(raw.get("author")),
@@ -367,7 +373,9 @@ def _name(of: Any) -> str | None:
 
 
 def _rest(raw: dict[str, Any], used: set[str]) -> dict[str, Any]:
-    return {name: value for name, value in raw.items() if name not in used | _NOISE and value not in (None, "", [], {})}
+    """What else an issue says; a no says nothing."""
+    said = {name: value for name, value in raw.items() if name not in used | _NOISE and value is not False}
+    return {name: value for name, value in said.items() if value not in (None, "", [], {})}
 
 
 # --- Linear ----------------------------------------------------------------------------------------------------------
@@ -441,7 +449,7 @@ def _linear_row(raw: dict[str, Any]) -> dict[str, Any]:
     return {
         **{_MARK: "linear", "id": raw["ID"], "title": raw["Title"], "body": raw.get("Description")},
         **_by_labels(labels),
-        **{"priority": _PRIORITIES.get(str(raw.get("Priority", "")).lower(), 2), "labels": labels},
+        **{"priority": _of_row(raw.get("Priority")), "labels": labels},
         "status": "closed" if done else "open",
         "parent_id": raw.get("Parent issue"),
         **{"depends_on": _listed(raw.get("Blocked by")), "related": _listed(raw.get("Related to"))},
@@ -449,6 +457,14 @@ def _linear_row(raw: dict[str, Any]) -> dict[str, Any]:
         "created_by": raw.get("Creator"),
         "kept": _rest(raw, _ROW | ({"Status"} if str(raw.get("Status", "")).lower() in _PLAIN else set())),
     }
+
+
+def _of_row(priority: str | None) -> int:
+    """Our priority for the one of a row. Raises Invalid."""
+    found = _PRIORITIES.get((priority or "no priority").lower())
+    if found is None:
+        raise errors.Invalid(f"{priority!r:.60} is not a priority of Linear: {', '.join(_PRIORITIES)}")
+    return found
 
 
 def _listed(text: str | None) -> list[str]:
