@@ -290,7 +290,7 @@ def test_init_leaves_somebody_elses_database_as_it_is(cli: Cli, project: Path) -
     assert (folder / "holdfast.db").read_bytes() == b"not a database, but somebody wants it"
 
 
-@pytest.mark.parametrize("left", ["holdfast.db-wal", "holdfast.db-shm"])
+@pytest.mark.parametrize("left", ["holdfast.db-wal", "holdfast.db-shm", "commit.mark", "open.lock"])
 def test_what_is_left_of_a_store_is_reported_and_no_other_is_used_or_made(
     cli: Cli, project: Path, tmp_path: Path, left: str
 ) -> None:
@@ -306,6 +306,7 @@ def test_what_is_left_of_a_store_is_reported_and_no_other_is_used_or_made(
         ["list", *named],
         ["init"],
         ["where"],
+        ["serve", "--port", "0"],
         ["doctor"],
     ):
         answer = cli(*words)
@@ -316,9 +317,26 @@ def test_what_is_left_of_a_store_is_reported_and_no_other_is_used_or_made(
         assert "init" not in told
     for words in (["upgrade"], ["backup", "--damaged", str(tmp_path / "saved")], ["detach"]):
         assert "is gone, but" in cli(*words).err
-    assert sorted(path.name for path in folder.iterdir() if path.name.startswith("holdfast.db")) == [left]
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith("holdfast.db")) == (
+        [left] if left.startswith("holdfast.db") else []
+    )
     assert (folder / left).read_bytes() == b"commits"
     assert cli("list", "-q", "--dir", str(outer)).out == ""
+
+
+def test_a_restored_workspace_has_its_log(made: Cli, tmp_path: Path) -> None:
+    for number in range(3):
+        made("cell", "set", "run", "step", str(number))
+    made("backup", str(tmp_path / "saved"))
+    before = made("log").out
+    restored = ["--dir", str(tmp_path / "restored")]
+    assert made("restore", str(tmp_path / "saved"), *restored).code == 0
+    assert made("log", *restored).out == before != ""
+    assert "compacted" not in made("event", "list", *restored).err
+    assert made("activity", *restored).code == 0
+    assert made("cell", "set", "run", "step", "4", *restored).code == 0
+    assert made("activity", *restored).code == 0
+    assert made("timeline", *restored).code == 0
 
 
 def test_where_says_who_acts_and_whether_it_may_hold(made: Cli) -> None:

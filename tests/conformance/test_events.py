@@ -347,6 +347,17 @@ def test_a_compacted_version_of_a_stash_cannot_be_restored_and_says_why(world: W
     assert ws.stashes.restore(stash, 3).value == {"n": 3}
 
 
+def test_a_compaction_that_removes_nothing_voids_no_cursor(world: World) -> None:
+    ws = world.open()
+    for number in range(5):
+        ws.tasks.create(f"task {number}")
+    revision = ws.revision
+    assert ws.events.compact(4) == 0
+    assert ws.revision == revision
+    assert len(ws.events.list(after=0)) == len(ws.events.list()) == 5
+    assert ws.events.list().compacted is None
+
+
 @pytest.mark.parametrize("before", [0, -1, 3, True, 1.5, "1", None])
 def test_compaction_before_what_is_no_revision_is_invalid_and_nothing_changes(world: World, before: Any) -> None:
     ws = world.open()

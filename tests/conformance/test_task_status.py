@@ -324,6 +324,25 @@ def test_t3_set_status_keeps_the_rules_of_the_step_it_takes(world: World) -> Non
     assert ws.tasks.set_status(task.id, "pending_merge", token=task.token).status == "pending_merge"
 
 
+@pytest.mark.parametrize("end", ["closed", "pending_merge", "blocked"])
+def test_t3_set_status_lets_no_agent_that_lost_its_claim_pass(world: World, end: TaskStatus) -> None:
+    """Another one has made the task what it asks for: it hears of that, and what it says is not dropped."""
+    ws, other = world.open("a"), world.open("b")
+    task = ws.tasks.claim(ws.tasks.create("task").id, ttl=60)
+    world.clock.advance(61)
+    other.tasks.claim(task.id)
+    taken = other.tasks.set_status(task.id, end, reason="theirs")
+    before = everything(ws)
+    refused(ws, errors.Fenced, ws.tasks.set_status, task.id, end)
+    refused(ws, errors.Fenced, partial(ws.tasks.set_status, task.id, end, reason="mine"))
+    for wanted in STATUSES:  # nor does its token lead anywhere
+        refused(ws, errors.Fenced, partial(ws.tasks.set_status, task.id, wanted, token=task.token))
+        refused(ws, errors.Fenced, partial(other.tasks.set_status, task.id, wanted, token=task.token))
+    refused(other, errors.InvalidTransition, partial(other.tasks.set_status, task.id, end, reason="once more"))
+    assert other.tasks.set_status(task.id, end) == taken
+    assert everything(ws) == before
+
+
 def test_t3_set_status_does_not_tell_an_agent_that_it_has_a_task_that_is_anothers(world: World) -> None:
     ws, other = world.open("a"), world.open("b")
     task = ws.tasks.claim(ws.tasks.create("task").id)

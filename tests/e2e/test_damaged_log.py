@@ -136,14 +136,6 @@ def test_an_older_file_in_the_place_of_the_store_is_not_taken_for_it(tmp_path: P
         holdfast.open(folder, actor="me")
 
 
-def test_a_new_store_in_the_folder_of_one_that_was_removed_is_not_measured_by_it(folder: Path) -> None:
-    for name in (FILE, WAL, f"{FILE}-shm"):
-        (folder / name).unlink()
-    with holdfast.open(folder, actor="me") as ws:
-        ws.cells.increment("run", "count")
-    assert count(folder) == 1
-
-
 def test_another_store_moved_into_the_folder_is_not_measured_by_the_first(folder: Path, tmp_path: Path) -> None:
     with holdfast.open(tmp_path / "other", actor="me") as ws:
         ws.cells.increment("run", "count")
@@ -153,10 +145,58 @@ def test_another_store_moved_into_the_folder_is_not_measured_by_the_first(folder
     assert count(folder) == 1
 
 
-@pytest.mark.parametrize("mark", [b"", b"\0" * 128, b"nonsense", b"\xff" * 200])
-def test_a_mark_that_cannot_be_read_says_nothing(folder: Path, mark: bytes) -> None:
+@pytest.mark.parametrize("mark", [b"", b"\0" * 1024])
+def test_a_note_that_a_loss_of_power_emptied_says_nothing(folder: Path, mark: bytes) -> None:
     (folder / MARK).write_bytes(mark)
     assert count(folder) == WRITES
+
+
+# --- the note itself is damaged --------------------------------------------------------------------------------------
+
+
+def test_a_changed_bit_of_the_note_hides_no_loss(left: Path, tmp_path: Path) -> None:
+    """It is there twice: the other one tells, whether or not the log was removed too."""
+    whole = (left / MARK).read_bytes()
+    for at in (0, 40, 70, 511, 512, 550, 1023):
+        folder = shutil.copytree(left, tmp_path / f"{at}")
+        data = bytearray(whole)
+        data[at] ^= 1
+        (folder / MARK).write_bytes(data)
+        (folder / WAL).unlink()
+        (folder / f"{FILE}-shm").unlink()
+        with pytest.raises(errors.Corrupt, match="lacks commits that it acknowledged"):
+            holdfast.open(folder, actor="me")
+    shutil.copytree(left, tmp_path / "store")
+    (tmp_path / "store" / MARK).write_bytes(data)
+    assert count(tmp_path / "store") == WRITES
+
+
+@pytest.mark.parametrize("mark", [b"nonsense", b"\xff" * 200, b"half"])
+@pytest.mark.parametrize("gone", [[], [WAL, f"{FILE}-shm"]])
+def test_a_note_that_cannot_be_read_is_corrupt(
+    folder: Path, gone: list[str], mark: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / MARK).write_bytes((folder / MARK).read_bytes()[:64] if mark == b"half" else mark)
+    for name in gone:
+        (folder / name).unlink()
+    before = {name: (folder / name).read_bytes() for name in (FILE, MARK)}
+    for _ in range(2):
+        with pytest.raises(errors.Corrupt, match=f"{MARK} in .* is damaged"):
+            holdfast.open(folder, actor="me")
+    for command in (["list"], ["doctor"], ["create", "x"], ["init"]):
+        assert main(["--dir", str(folder), *command]) == (1 if command == ["doctor"] else errors.Corrupt.exit_code)
+        assert f"{MARK} in {folder} is damaged" in "".join(capsys.readouterr())
+    assert {name: (folder / name).read_bytes() for name in (FILE, MARK)} == before
+
+
+def test_a_note_damaged_while_somebody_has_the_store_open_is_written_again(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    with holdfast.open(folder, actor="me") as ws:
+        ws.cells.increment("run", "count")
+        (folder / MARK).write_bytes(b"nonsense")
+        assert count(folder) == 1
+        ws.cells.increment("run", "count")
+    assert count(folder) == 2
 
 
 # --- the note itself is removed --------------------------------------------------------------------------------------

@@ -248,6 +248,45 @@ def test_a_store_that_was_removed_but_for_its_log_is_not_made_anew(folder: Path,
     assert [(folder / name).exists() for name in left] == [True] * len(left)
 
 
+@pytest.mark.parametrize("left", [["commit.mark", "open.lock"], ["commit.mark"], ["open.lock"]])
+def test_a_store_that_was_removed_after_a_clean_end_is_not_made_anew(folder: Path, left: list[str]) -> None:
+    """SQLite has removed the other parts: what notes that a store was there is left. Its tokens would come again."""
+    with holdfast.open(folder, actor="me") as ws:
+        ws.locks.acquire("deploy", ttl=3600)
+        ws.backup(folder.parent / "backup")
+    (folder / FILE).unlink()
+    for name in {"commit.mark", "open.lock"}.difference(left):
+        (folder / name).unlink()
+    for _ in range(2):
+        with pytest.raises(
+            errors.Corrupt, match=f"{FILE} in .* is gone, but {left[0]}.* left: .*nothing is made"
+        ) as told:
+            holdfast.open(folder, actor="me")
+        assert "restore the latest backup into a new folder; to begin anew" in told.value.hint
+    for other in (holdfast.upgrade, lambda at: holdfast.salvage(at, at / "saved")):
+        with pytest.raises(errors.Corrupt, match="is gone, but"):
+            other(folder)
+    assert not (folder / FILE).exists()
+    holdfast.restore(folder.parent / "backup", folder)  # whoever asks for it gets tokens that are higher than any
+    with holdfast.open(folder, actor="me") as ws:
+        assert ws.locks.list()[0].name == "deploy"
+        assert ws.locks.acquire("other", ttl=3600).token > 10**9 * 4096
+
+
+@pytest.mark.parametrize("size", [None, 0])
+def test_what_a_half_made_first_start_left_is_no_store(tmp_path: Path, size: int | None) -> None:
+    """Killed before the file was there, or before it had a page: nothing was acknowledged."""
+    folder = tmp_path / "store"
+    folder.mkdir()
+    for name in (".gitignore", "gate.lock", "turn.lock", "open.lock", "commit.mark"):
+        (folder / name).touch()
+    (folder / "turn.lock").write_text("1 me 1".ljust(256))
+    if size is not None:
+        (folder / FILE).touch()
+    with holdfast.open(folder, actor="me") as ws:
+        assert ws.tasks.create("x").title == "x"
+
+
 def test_files_that_sqlite_removes_and_makes_again_disturb_nobody(folder: Path) -> None:
     """The last connection of all removes them; a process that reopens its only connection makes them again."""
     with holdfast.open(folder, actor="me", vfs=None) as ws:

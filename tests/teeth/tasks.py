@@ -21,6 +21,20 @@ PARENTS = ("tests/conformance/test_parents.py", "--kinds", "memory")
 
 BUGS = [
     Bug(
+        "an agent that lost its claim passes where another one did the same",
+        "domains/tasks/claims.py",
+        "    if task.status == status:\n        who",
+        "    if task.status == status:\n        return to_task(task)\n        who",
+        STATUS,
+    ),
+    Bug(
+        "a token of a claim that ended leads to a status",
+        "domains/tasks/claims.py",
+        '    if token is not None and (task.holder is None or status == "in_progress"):\n',
+        "    if False and token is not None:\n",
+        STATUS,
+    ),
+    Bug(
         "the last undo does again what the one before took back",
         "domains/undo.py",
         "        if not _is_undo(tx, found) and _undone_by(",

@@ -15,6 +15,7 @@ from holdfast.kernel.maintenance import sum_of
 from holdfast.kernel.store_files import FILE
 from holdfast.testing import ManualClock
 from holdfast.testing.crowd import LONG, finish, start, together
+from holdfast.types import Event
 
 LEAP = 10**9
 
@@ -105,7 +106,7 @@ def test_cursors_of_the_lost_timeline_are_compacted_and_new_ones_work(
     ws.cells.set("run", "cell", "lost")
     revision = holdfast.restore(backup, tmp_path / "new", clock=clock)
     with holdfast.open(tmp_path / "new", actor="me", clock=clock) as new:
-        for cursor in (0, 1, "2-0", 3, 4, "4-0", revision - 1):
+        for cursor in (4, "4-0", 5, revision - 1):
             with pytest.raises(errors.Compacted):
                 list(new.watch(after=cursor, timeout=0))
             with pytest.raises(errors.Compacted):
@@ -113,6 +114,58 @@ def test_cursors_of_the_lost_timeline_are_compacted_and_new_ones_work(
         new.cells.set("run", "cell", "new")
         assert [event.data for event in new.watch(after=revision, timeout=0)] == [{"value": "new"}]
         assert new.cells.get("run", "cell").version == 4
+        for cursor, left in ((0, 4), (1, 3), ("2-0", 2), (3, 1)):  # from before the backup: they are of this history
+            assert len([*new.watch(after=cursor, timeout=0)]) == len(new.events.list(after=cursor)) == left, cursor
+
+
+def test_the_log_of_a_restored_workspace_has_what_was_before(ws: Workspace, tmp_path: Path, clock: ManualClock) -> None:
+    """Nothing was compacted, and nothing says so: the log, its pages, a summary of a time, a timeline, undo."""
+    for value in range(6):
+        ws.cells.set("run", "cell", value)
+        ws.tasks.create(f"task {value}")
+    before = ws.events.list()
+    holdfast.restore(ws.backup(tmp_path / "first"), tmp_path / "restored", clock=clock)
+    with holdfast.open(tmp_path / "restored", actor="me", clock=clock) as new:
+        new.cells.set("run", "other", "restored")
+        before.append(new.events.list(kinds=["cell"], id=("run", "other"))[0])
+        holdfast.restore(new.backup(tmp_path / "second"), tmp_path / "again", clock=clock)
+    with holdfast.open(tmp_path / "again", actor="me", clock=clock) as new:
+        assert new.events.list() == before
+        assert new.events.list().compacted is None
+        found: list[Event] = []
+        page = new.events.list(limit=5)
+        while page.cursor:
+            found += page
+            page = new.events.list(limit=5, after=page.cursor)
+        assert [*found, *page] == before
+        assert new.activity()
+        assert new.cells.history("run", "cell").compacted is None
+        assert new.tasks.history(new.tasks.list()[0].id).compacted is None
+        with pytest.raises(errors.Compacted, match="of a time that was left out"):
+            new.events.list(after=before[-1].revision - 5)
+        new.cells.set("run", "new", 1)
+        assert new.events.list()[-1].id == "new"
+        assert new.check().ok
+
+
+def test_a_restored_log_is_compacted_where_it_is_said(ws: Workspace, tmp_path: Path, clock: ManualClock) -> None:
+    for value in range(6):
+        ws.cells.set("run", "cell", value)
+    holdfast.restore(ws.backup(tmp_path / "backup"), tmp_path / "new", clock=clock)
+    with holdfast.open(tmp_path / "new", actor="me", clock=clock) as new:
+        leap = new.revision
+        assert new.events.compact(5) == 3
+        assert new.events.list().compacted == 4
+        assert [event.revision for event in new.events.list()] == [5, 6, leap + 1]
+        with pytest.raises(errors.Compacted, match="up to revision 4"):
+            new.events.list(after=3)
+        assert new.events.compact(leap) == 2  # in between is nothing to go on from
+        assert new.events.list().compacted == 6
+        for cursor in (7, leap - 1):
+            with pytest.raises(errors.Compacted):
+                new.events.list(after=cursor)
+        assert len(new.events.list(after=6)) == 2
+        assert new.check().ok
 
 
 def test_a_backup_taken_while_others_write_is_consistent(ws: Workspace, tmp_path: Path, clock: ManualClock) -> None:

@@ -15,6 +15,7 @@ from holdfast import errors
 from holdfast.kernel.events import (
     Filter,
     check_revision,
+    compacted_to,
     cut_below,
     gone,
     history_page,
@@ -223,7 +224,7 @@ def at_version(snapshot: Snapshot, run: str, cell: str, version: int) -> Cell:
     event = None if row is None else to_event(row)
     if event is not None and event.version == version and not _is_delete(event):
         return Cell(event.data["value"], version, event.revision, event.time)
-    compacted = marks(snapshot)[1]
+    compacted = compacted_to(snapshot)
     if event is None and compacted and newest_version(snapshot, CELL, run, cell) > version:
         raise gone(compacted)
     raise errors.NotFound(f"cell {cell!r} in run {run!r} has no value at version {version}", run=run, cell=cell)
@@ -260,7 +261,7 @@ def follow(
 
 def _start(snapshot: Snapshot, run: str, cell: str, version: int) -> int:
     """The revision after which everything since `version` is still there."""
-    compacted = marks(snapshot)[1]
+    compacted = compacted_to(snapshot)
     following = snapshot.one(
         "SELECT min(revision) FROM events WHERE kind = ? AND scope = ? AND id = ? AND version > ?",
         (CELL, run, cell, version),

@@ -20,7 +20,7 @@ from holdfast.domains.cycles import rows as cycles
 from holdfast.domains.paths import patterns
 from holdfast.domains.tasks.rows import DEPENDS_ON, TASK
 from holdfast.kernel import activity as refused
-from holdfast.kernel.events import history_page, to_event
+from holdfast.kernel.events import compacted_to, history_page, to_event
 from holdfast.kernel.tx import Row, Snapshot
 from holdfast.operation import Look, ReadFile, Steps
 from holdfast.types import as_microseconds, as_time
@@ -421,12 +421,14 @@ def _search(snapshot: Snapshot, low: int, high: int, time: int) -> int:
 
 def _check_whole(snapshot: Snapshot, time: int) -> None:
     """Raise Compacted if the log was compacted after a time."""
-    row = snapshot.one(
-        "SELECT m.compacted, (SELECT time FROM log WHERE revision > m.compacted ORDER BY revision LIMIT 1) FROM meta m"
-    )
-    if row is not None and row[0] and (row[1] is None or row[1] > time):
+    compacted = compacted_to(snapshot)
+    if not compacted:
+        return
+    row = snapshot.one("SELECT time FROM log WHERE revision > ? ORDER BY revision LIMIT 1", (compacted,))
+    if row is None or row[0] > time:
         raise errors.Compacted(
-            f"events up to revision {row[0]} have been compacted, and with them some since {as_time(time).isoformat()}",
-            hint=None if row[1] is None else f"ask since {as_time(row[1]).astimezone(UTC).isoformat()}",
-            compacted=row[0],
+            f"events up to revision {compacted} have been compacted, and with them some since"
+            f" {as_time(time).isoformat()}",
+            hint=None if row is None else f"ask since {as_time(row[0]).astimezone(UTC).isoformat()}",
+            compacted=compacted,
         )

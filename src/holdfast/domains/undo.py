@@ -139,7 +139,7 @@ def _hint(tx: Tx, revision: int, last: bool, partial: bool) -> str | None:
     if partial or not last:
         return None if partial else ""
     for found in itertools.islice(_own(tx, revision), _LOOKED_BACK):
-        if found <= events.marks(tx)[1]:
+        if found <= events.compacted_to(tx):
             break
         if _can_be_undone(tx, found):
             return f"revision {found} is your change before it"

@@ -19,7 +19,7 @@ from holdfast.domains.stashes import MAX_EXPORT
 from holdfast.domains.stashes.rows import ABANDONED, COLUMNS, SOURCE, STASH, TRAIL, Stored, taken, to_entry, to_stash
 from holdfast.interchange import task_export
 from holdfast.interchange.jsonl import Time
-from holdfast.kernel.events import marks
+from holdfast.kernel.events import compacted_to
 from holdfast.kernel.tx import Row, Snapshot
 from holdfast.kernel.validate import check_id, check_limit
 from holdfast.types import Page, as_time
@@ -114,7 +114,7 @@ def export(snapshot: Snapshot, table: TransferTable, after: str | None, limit: i
         page.cursor = f"{rows[-1][0]}/{rows[-1][1]}" if more else None
         first = {row[0]: row[1] for row in reversed(rows) if row[0] != (after or "").partition("/")[0]}
         if any(version > 1 for version in first.values()):
-            page.compacted = marks(snapshot)[1] or None
+            page.compacted = compacted_to(snapshot) or None
         return page
     columns, source, id, line_of = _SOURCES[table]
     rows, more = snapshot.page(

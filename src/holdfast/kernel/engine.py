@@ -385,7 +385,7 @@ def _join(store: Store, turns: Turns, busy_timeout: float, journal: Journal, ids
         raise turns.missed("the workspace was not opened, because the replica had to catch up")
     try:
         with translated():
-            store.files.check_whole()
+            store.files.check_whole(marks=False)
             _refuse_foreign(store.path)
             journal.open(store, ids)
     finally:
@@ -400,7 +400,7 @@ def _bring_up_to_date(store: Store, turns: Turns, busy_timeout: float, workspace
         if not turns.take(busy_timeout):
             raise turns.missed("the workspace was not opened, because it had to be made or migrated")
         try:
-            store.files.check_whole()
+            store.files.check_whole(marks=True)
             _refuse_foreign(store.path)
             migrations.migrate(store.create(), migrations.load(), workspace)
         finally:

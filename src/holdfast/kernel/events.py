@@ -2,7 +2,8 @@
 
 A record's history, a watch and an audit all read it. A cursor is a revision, or `revision-position` inside a
 transaction. Compaction is explicit, keeps each record's newest event below its mark and what was said of tasks (see
-`compact`), and never leaves a silent gap: a cursor below the mark raises Compacted.
+`compact`), and never leaves a silent gap: a cursor below the mark raises Compacted. So does one from after a backup
+that was restored: the revision leaps, and what lies between is of a time that was left out.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ _STORY = (
     f"SELECT {_COLUMNS} FROM events WHERE kind = ? AND scope = ? AND id = ? AND version > ? ORDER BY version LIMIT ?"
 )
 _OLDEST = "SELECT version, revision FROM events WHERE kind = ? AND scope = ? AND id = ? ORDER BY version LIMIT 1"
+_COMPACTION = (
+    "SELECT data FROM log WHERE record = (SELECT key FROM records WHERE kind = 'log' AND scope = '' AND id = 'log')"
+    " ORDER BY version DESC LIMIT 1"
+)
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
@@ -128,15 +133,36 @@ def _check_reached(snapshot: Snapshot, wanted: int, what: str) -> None:
         raise errors.InvalidFilter(
             f"{what} is in the future; the workspace is at revision {revision}", revision=revision
         )
-    if wanted < compacted:
+    _check_kept(snapshot, wanted, compacted)
+
+
+def _check_kept(snapshot: Snapshot, revision: int, leap: int) -> None:
+    """Raise Compacted unless everything after a revision is in the log, which has that of this very history.
+
+    `leap`: where revisions go on without a gap, behind the last compaction or restore.
+    """
+    if revision >= leap:
+        return
+    compacted = compacted_to(snapshot)
+    if revision < compacted:
         raise gone(compacted)
+    if revision != compacted and not snapshot.one("SELECT 1 FROM log WHERE revision = ? LIMIT 1", (revision,)):
+        raise errors.Compacted(
+            f"revision {revision} is of a time that was left out: a backup from before it was restored", compacted=leap
+        )
 
 
 def marks(snapshot: Snapshot) -> tuple[int, int]:
-    """Return the current revision, and the revision up to which history may be compacted."""
+    """Return the current revision, and the one above which no revision is missing: of a compaction or a restore."""
     row = snapshot.one("SELECT revision, compacted FROM meta")
     assert row is not None
     return row[0], row[1]
+
+
+def compacted_to(snapshot: Snapshot) -> int:
+    """Return the revision up to which events may have been compacted; 0 if none were."""
+    row = marks(snapshot)[1] and snapshot.one(_COMPACTION)
+    return _data(0, row[0])["compacted"][1] if row else 0
 
 
 def behind(revision: int, wanted: int) -> errors.Behind:
@@ -165,17 +191,15 @@ def read_after(snapshot: Snapshot, after: Position, wanted: Filter, limit: int) 
         limit,
     )
     # Read after the events: if the mark is still below the cursor now, nothing was missing then.
-    compacted = marks(snapshot)[1]
-    if after[0] < compacted:
-        raise gone(compacted)
+    _check_kept(snapshot, after[0], marks(snapshot)[1])
     return page
 
 
 def of_revision(snapshot: Snapshot, revision: int) -> list[Event]:
     """Return all events of a transaction in order. Raises Invalid for a revision to come, Compacted, and NotFound."""
     check_revision(snapshot, revision)
-    if revision <= marks(snapshot)[1]:
-        raise gone(marks(snapshot)[1])
+    if revision <= (compacted := compacted_to(snapshot)):
+        raise gone(compacted)
     source = "log INDEXED BY log_revision CROSS JOIN records ON key = record"
     rows = snapshot.all(f"SELECT {_COLUMNS} FROM {source} WHERE revision = ? ORDER BY position", (revision,))
     if not rows:
@@ -263,7 +287,7 @@ def cut_below(snapshot: Snapshot, kind: str, scope: str, id: str) -> int | None:
 
     A cell of a run that was deleted and created again may begin above version 1: below the mark that looks the same.
     """
-    compacted = marks(snapshot)[1]
+    compacted = compacted_to(snapshot)
     oldest = compacted and snapshot.one(_OLDEST, (kind, scope, id))
     return compacted if oldest and oldest[0] > 1 and oldest[1] <= compacted else None
 
@@ -282,7 +306,7 @@ def list_events(
     `compacted` of the page says up to which revision older ones are gone. Raises Compacted for an `after` below that.
     """
     check_limit(limit, MAX_PAGE, "after an event")
-    start = (marks(snapshot)[1], END_OF_REVISION) if after is None else locate(snapshot, after)
+    start = (compacted_to(snapshot), END_OF_REVISION) if after is None else locate(snapshot, after)
     if since is not None and not isinstance(since, datetime):
         raise errors.InvalidFilter(f"since must be a datetime, not {type(since).__name__}")
     wanted = make_filter(kinds, id, actor, None if since is None else as_microseconds(since))
@@ -353,11 +377,15 @@ def compact(tx: Tx, before: int) -> int:
     revision, compacted = marks(tx)
     if isinstance(before, bool) or not isinstance(before, int) or not 0 < before <= revision + 1:
         raise errors.InvalidFilter(f"before must be a revision from 1 to {revision + 1}, not {before!r}")
-    if before - 1 <= compacted:
-        return 0
     gone_now = tx.run(_COMPACT, (before,))
-    tx.run("UPDATE meta SET compacted = ? WHERE id = 1", (before - 1,))
-    tx.emit("log", "log", "compact", data=msgspec.msgpack.encode({"compacted": [compacted, before - 1]}))
+    if not gone_now:
+        return 0  # nothing is missing, so every cursor goes on
+    mark = before - 1
+    if mark < compacted:  # below a restore: no revision that was left out becomes a place to go on from
+        mark = (tx.one("SELECT max(revision) FROM log WHERE revision < ?", (before,)) or (0,))[0]
+    old = compacted_to(tx)
+    tx.run("UPDATE meta SET compacted = max(compacted, ?) WHERE id = 1", (mark,))
+    tx.emit("log", "log", "compact", data=msgspec.msgpack.encode({"compacted": [old, max(old, mark)]}))
     return gone_now
 
 

@@ -172,12 +172,10 @@ class Store:
         return None
 
     def _join_in_turn(self, create: bool) -> apsw.Connection:
-        self.files.check_whole()
+        self.files.check_whole(self._is_marked)
         if self._is_marked:
             self.files.check_mark()
         if create:
-            if not os.path.exists(self.path):
-                self.files.forget_mark()
             # Private to its owner, whatever the folder's mode; SQLite gives its other files the same mode.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             sync(self.folder)  # no power loss may keep the names of the other parts and not this one

@@ -9,8 +9,9 @@ looked at by name: opening and closing a file outside SQLite would release the l
 After a crash SQLite reads the write-ahead log up to the first frame that is not as it was written, and takes that for
 the end: one changed byte drops every later commit, and a log that is gone drops all. So each commit is noted in a file
 beside the store before it is acknowledged, without a sync: it was on disk before, so the note never claims too much,
-and a process that is killed leaves the newest. A store that lacks what is noted is Corrupt. So is one whose note was
-removed since it was opened here last: nobody can say any more what it lacks.
+and a process that is killed leaves the newest. It is there twice, each in a sector of its own, so that a damaged one
+leaves the other. A store that lacks what is noted is Corrupt. So is one whose note was removed since it was opened here
+last, or cannot be read: nobody can say any more what it lacks. And so is a folder that has the note and no file.
 
 Used by the store; maintenance knows the names.
 """
@@ -23,13 +24,13 @@ from binascii import crc32
 import msgspec
 
 from holdfast import errors
-from holdfast.filesystem import sync
-from holdfast.kernel.process_lock import Presence, Record, locked
+from holdfast.filesystem import recorded_log, sync
+from holdfast.kernel.process_lock import OPEN, Presence, Record, locked
 
 FILE = "holdfast.db"
 PARTS = (FILE, f"{FILE}-wal", f"{FILE}-shm")
 MARK = "commit.mark"
-_MARK_BYTES = 128  # one sector at most, so that a loss of power leaves the old or the new one
+_MARK_BYTES = 512  # a sector, of which a loss of power leaves the old or the new one
 _SPLIT_HINT = (
     "end the processes that have it open in the ordinary way, so that they save what they acknowledged; then open it"
     " again. Never remove or replace single files of a workspace"
@@ -39,8 +40,10 @@ _UNMARKED_HINT = (
     " accept a loss and restore what is left: holdfast.salvage(path, file) writes a backup of it"
 )
 _REMAINS_HINT = (
-    "keep a copy of the folder; put the file back if it was moved, or restore the latest backup into a new folder"
+    "keep a copy of the folder; put the file back if it was moved, or restore the latest backup into a new folder; to"
+    " begin anew, without what was there, remove the folder"
 )
+_MARKS = (MARK, OPEN)  # what is written only once the file is there
 _SECOND = 1_000_000_000  # nanoseconds
 _TICK, _COARSE_TICK = _SECOND // 40, 5 * _SECOND  # more than one tick, with and without fractions of seconds
 
@@ -150,13 +153,16 @@ class StoreFiles:
         """Let no other process open the store until the caller, which is alone and has the turn, closes it."""
         self._presence.seclude()
 
-    def check_whole(self) -> None:
-        """Before the first connection, in the turn: raise if a part of the store was removed or replaced."""
+    def check_whole(self, marks: bool) -> None:
+        """Before the first connection, in the turn: raise if the store, or a part of it, was removed or replaced.
+
+        `marks`: commits are noted. A replica has no note of its own, and comes back from its log.
+        """
         found = self.find()
         record = self._presence.recorded()
         if record.present and record.files != _text(found):
             raise self._split(found)
-        if found[0] is None and any(found):
+        if found[0] is None and (any(found) or (marks and has_store(self.folder))):
             require_store(self.folder)
 
     def _split(self, found: Identities) -> errors.Unavailable:
@@ -230,39 +236,49 @@ class StoreFiles:
             found = os.fstat(self._mark)
             self._marked_in, self._mark_moved = (found.st_dev, found.st_ino), False
         text = b"%s %d %d" % (workspace.encode(), revision, stamp)
-        os.pwrite(self._mark, (b"%s %08x" % (text, crc32(text))).ljust(_MARK_BYTES), 0)
+        os.pwrite(self._mark, (b"%s %08x" % (text, crc32(text))).ljust(_MARK_BYTES) * 2, 0)
 
     def marked(self) -> Mark | None:
-        """The commit that was noted last, None if nothing can be read: a loss of power may leave an empty file."""
+        """The commit that was noted last, None if nothing is noted."""
+        return max(map(_read, self._notes()), key=lambda mark: -1 if mark is None else mark.stamp, default=None)
+
+    def _notes(self) -> list[bytes]:
+        """What was noted, each time that it was: a loss of power may leave an empty file, or one full of zeros."""
         try:
             with open(self._mark_path, "rb") as file:
-                text, _, checksum = file.read().rstrip().rpartition(b" ")
+                notes = file.read(_MARK_BYTES), file.read(_MARK_BYTES)
         except FileNotFoundError:
-            return None
-        if checksum != b"%08x" % crc32(text):
-            return None
-        workspace, revision, stamp = text.decode().rsplit(" ", 2)
-        return Mark(workspace, int(revision), int(stamp))
+            return []
+        return [note for each in notes if (note := each.strip(b"\0 "))]
 
     @property
     def has_mark(self) -> bool:
-        """Whether the note is there, whatever it says."""
-        return os.path.exists(self._mark_path)
+        """Whether the note is there and can be read, or nothing was noted yet."""
+        if not os.path.exists(self._mark_path):
+            return False
+        notes = self._notes()
+        return not notes or any(map(_read, notes))
 
     def _make_mark(self) -> None:
         """Make sure that the note is there, also after a loss of power."""
-        if not self.has_mark:
+        if not os.path.exists(self._mark_path):
             empty_mark(self.folder)
             sync(self.folder)
 
     def check_mark(self) -> None:
-        """Before the first connection, in the turn: raise Corrupt if the note was removed since the last one.
+        """Before the first connection, in the turn: raise Corrupt if the note was removed since, or is damaged.
 
         Not while others have the store open: they saw it whole, and make the note again with their next commit. A store
         that was copied here, or moved without the note, is another file than was open here before.
         """
         if self.has_mark or (record := self._presence.recorded()).present:
             return
+        if self._notes():
+            raise errors.Corrupt(
+                f"{MARK} in {self.folder} is damaged, which has the last commit that was acknowledged: if {PARTS[1]}"
+                " was damaged or removed too after a crash, commits are lost, and nobody can tell",
+                hint=_UNMARKED_HINT,
+            )
         if self._was_marked(record, self.find()):
             raise errors.Corrupt(
                 f"{MARK} in {self.folder} was removed, which has the last commit that was acknowledged: if {PARTS[1]}"
@@ -275,26 +291,49 @@ class StoreFiles:
         """Whether the note was there when this very file was opened last."""
         return record.marked and record.files.partition(" ")[0] == _text(found[:1])
 
-    def forget_mark(self) -> None:
-        """Note nothing: a new store is being made here."""
-        empty_mark(self.folder)
+
+def _read(note: bytes) -> Mark | None:
+    """What a note says, None if it is damaged."""
+    text, _, checksum = note.rpartition(b" ")
+    if checksum != b"%08x" % crc32(text):
+        return None
+    workspace, revision, stamp = text.decode().rsplit(" ", 2)
+    return Mark(workspace, int(revision), int(stamp))
 
 
 def has_store(folder: str | os.PathLike[str]) -> bool:
     """Whether a folder holds a store, or what is left of one."""
-    return any(os.path.exists(os.path.join(folder, part)) for part in PARTS)
+    return bool(_found(folder))
+
+
+def _found(folder: str | os.PathLike[str]) -> list[str]:
+    """The parts of the store in a folder; if there is none, what tells that it was there.
+
+    Not of a replica: that comes back from its log.
+    """
+    parts = [part for part in PARTS if os.path.exists(os.path.join(folder, part))]
+    if parts or recorded_log(folder) is not None:
+        return parts
+    return [name for name in _MARKS if _has_content(os.path.join(folder, name))]
+
+
+def _has_content(path: str) -> bool:
+    try:
+        return os.stat(path).st_size > 0
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def require_store(folder: str | os.PathLike[str]) -> None:
-    """Raise NotFound if a folder holds no store, Corrupt if its file is gone and other parts are left."""
-    found = [part for part in PARTS if os.path.exists(os.path.join(folder, part))]
+    """Raise NotFound if a folder holds no store, Corrupt if its file is gone and something of it is left."""
+    found = _found(folder)
     if not found:
         raise errors.NotFound(f"there is no workspace in {os.fspath(folder)}")
     if FILE not in found:
         left = f"{' and '.join(found)} {'are' if len(found) > 1 else 'is'} left"
         raise errors.Corrupt(
-            f"{FILE} in {os.fspath(folder)} is gone, but {left}: the store was removed in part, and nothing is made"
-            " in its place",
+            f"{FILE} in {os.fspath(folder)} is gone, but {left}: the store was removed, and nothing is made in its"
+            " place",
             hint=_REMAINS_HINT,
         )
 

@@ -20,7 +20,7 @@ from holdfast.domains.cycles.exchange import adopt, check_sequence, compare_docu
 from holdfast.domains.cycles.rows import check as check
 from holdfast.domains.cycles.rules import Key, parse, prefix_of
 from holdfast.kernel import idempotency
-from holdfast.kernel.events import gone, marks, previous, redact, to_event
+from holdfast.kernel.events import compacted_to, gone, previous, redact, to_event
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_flag
 from holdfast.kernel.values import check as check_value
@@ -129,8 +129,9 @@ def export(snapshot: Snapshot, key: str, sequence: int | None = None) -> dict[st
     event = None if row is None else to_event(row)
     if event is not None and event.version == sequence and "document" in event.data:
         return cast(Document, event.data["document"])
-    if event is None and marks(snapshot)[1] and newest_version(snapshot, rows.CYCLE, "", str(own)) > sequence:
-        raise gone(marks(snapshot)[1])
+    compacted = compacted_to(snapshot)
+    if event is None and compacted and newest_version(snapshot, rows.CYCLE, "", str(own)) > sequence:
+        raise gone(compacted)
     raise errors.NotFound(f"the cycle {own} was never written with sequence {sequence}", key=str(own))
 
 
@@ -151,7 +152,7 @@ def _unknown_steps(snapshot: Snapshot, key: Key, document: Document) -> Iterator
         "SELECT version, op FROM events WHERE kind = ? AND scope = '' AND id = ? ORDER BY version",
         (rows.CYCLE, str(key)),
     )
-    if not written or marks(snapshot)[1]:  # the step may have been compacted
+    if not written or compacted_to(snapshot):  # the step may have been compacted
         return
     known = {version for version, _ in written}
     elsewhere = max((version for version, op in written if op in ("import", "adopt")), default=0)  # written elsewhere

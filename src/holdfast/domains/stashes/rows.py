@@ -18,7 +18,7 @@ from holdfast.domains.locks import LockAttempt, Target, acquire_by
 from holdfast.domains.routing.config import settings_of
 from holdfast.domains.tasks.rows import DAY
 from holdfast.kernel import leases
-from holdfast.kernel.events import Filter, gone, marks, story_page
+from holdfast.kernel.events import Filter, compacted_to, gone, story_page
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_limit, check_name
 from holdfast.kernel.values import decode, encode
@@ -404,7 +404,7 @@ def value_at(snapshot: Snapshot, id: str, version: int) -> Any:
         return entry.value
     oldest = next(iter(entries(snapshot, id)), None)
     if oldest is not None and version < oldest.version:
-        raise gone(marks(snapshot)[1])
+        raise gone(compacted_to(snapshot))
     raise errors.NotFound(f"the history of {id} has no version {version}", hint=hint)
 
 

@@ -443,8 +443,14 @@ def _finish(tx: Tx) -> None:
 def set_status(
     tx: Tx, id: str, status: TaskStatus, agent: str | None = None, reason: str | None = None, token: int | None = None
 ) -> Task:
-    """Move a task to a status by the transition that leads there, under its rules. Raises InvalidTransition."""
+    """Move a task to a status by the transition that leads there, under its rules. Raises InvalidTransition.
+
+    One that has the status already stays as it is; with a reason, which would be lost, InvalidTransition too. Fenced
+    for a token of another claim, also where nobody holds the task.
+    """
     task = require_held(tx, id, token)
+    if token is not None and (task.holder is None or status == "in_progress"):
+        check_token(task, token)
     if status not in transitions.STATUSES:
         hint = f"statuses: {', '.join(transitions.STATUSES)}"
         raise transitions.refused(task, status, f"{status!r} is not a status", hint)
@@ -468,5 +474,9 @@ def set_status(
         case "blocked", "closed":
             return close(tx, id, reason)
     if task.status == status:
-        return to_task(task)
+        who = str(tx.actor if agent is None else agent)
+        if _lost(tx, task, who):
+            raise _fenced(task, f"the claim of {who} on task {task.id} was lost")
+        if reason is None:
+            return to_task(task)
     raise transitions.illegal(task, "set_status", status, tx.actor if agent is None else agent)

@@ -372,7 +372,7 @@ def history(
 
 def gap(snapshot: Snapshot, id: str, above: int = 0) -> int | None:
     """The mark of compaction, if events of a task above a version are gone: it keeps some of the older ones."""
-    compacted = events.marks(snapshot)[1]
+    compacted = events.compacted_to(snapshot)
     counted = compacted and snapshot.one(
         "SELECT count(*), max(version) FROM log WHERE version > ?"
         " AND record = (SELECT key FROM records WHERE kind = ? AND scope = '' AND id = ?)",

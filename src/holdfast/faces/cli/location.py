@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FOLDER: Final = ".holdfast"
 STORE: Final = "holdfast.db"
 _PARTS: Final = (STORE, f"{STORE}-wal", f"{STORE}-shm")
+_MARKS: Final = ("commit.mark", "open.lock")  # with content, what a store leaves whose files were removed
+_LOG: Final = "log.url"  # of a replica, which comes back from its log
 
 
 class Place:
@@ -105,7 +107,10 @@ def missing(start: str, backups: int) -> NotFound:
 
 def has_store(folder: str) -> bool:
     """Whether a folder holds a workspace, or what is left of one: no other is used, or made, in its place."""
-    return any(os.path.exists(os.path.join(folder, part)) for part in _PARTS)
+    if any(os.path.exists(os.path.join(folder, part)) for part in _PARTS):
+        return True
+    left = [path for mark in _MARKS if os.path.exists(path := os.path.join(folder, mark)) and os.path.getsize(path)]
+    return bool(left) and not os.path.exists(os.path.join(folder, _LOG))
 
 
 def _inside(folder: str) -> str:

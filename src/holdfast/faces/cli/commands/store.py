@@ -289,7 +289,7 @@ def restore(session: Session, given: dict[str, Any]) -> int:
         if not known:
             raise errors.NotFound(f"there is no backup of {folder}", hint="give a file")
         source = known[-1]
-    if location.has_store(folder):
+    if os.path.exists(os.path.join(folder, location.STORE)):
         raise errors.Exists(
             f"{folder} already holds a workspace; it was not changed",
             hint="restore into another folder with --dir, and look at both",
