@@ -348,3 +348,60 @@ def test_a_damaged_backup_is_never_restored(sound: Path, tmp_path: Path, capsys:
         assert not (tmp_path / "new" / FILE).exists()
     with capsys.disabled():
         record("backups", BACKUPS, damaged, 0, whole=len(BACKUPS) - damaged)
+
+
+# --- what can be read is saved ---------------------------------------------------------------------------------------
+
+LEFT_OUT = ("meta", "local_", "sqlite_", *UNREAD)
+
+
+def rows_of(file: Path) -> dict[str, set[Any]]:
+    connection = apsw.Connection(str(file), vfs="unix")
+    made = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '%_fts%'")
+    tables = [str(name) for (name,) in made.fetchall()]
+    tables = [name for name in tables if not name.startswith(LEFT_OUT)]
+    found = {name: set(connection.execute(f"SELECT * FROM {name}")) for name in tables}
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize("pages", [1, 3])
+def test_what_can_be_read_around_a_damaged_page_is_saved(
+    sound: Path, tmp_path: Path, pages: int, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As doctor advises where there is no backup: no row but those of the pages themselves is missing."""
+    whole = rows_of(sound / "store" / FILE)
+    draw, saved = random.Random(5), 0
+    for number in range(len(DOCTORED) * 3):
+        folder = tmp_path / str(number)
+        shutil.copytree(sound / "store", folder)
+        data = bytearray((folder / FILE).read_bytes())
+        for _ in range(pages):
+            data[PAGE * draw.randrange(1, len(data) // PAGE) + 2000] ^= 1
+        (folder / FILE).write_bytes(data)
+        backup = tmp_path / f"{number}.backup"
+        assert main(["--dir", str(folder), "backup", str(backup)]) == errors.Corrupt.exit_code
+        caplog.clear()
+        if main(["--dir", str(folder), "backup", "--damaged", str(backup)]) == errors.Corrupt.exit_code:
+            assert not backup.exists()  # a page without which nothing can be found
+            continue
+        assert main(["--dir", str(tmp_path / f"{number}.new"), "restore", str(backup)]) == 0
+        left = rows_of(tmp_path / f"{number}.new" / FILE)
+        missing = {name: rows - left[name] for name, rows in whole.items() if not rows <= left[name]}
+        assert all(left[name] <= rows for name, rows in whole.items()), "a row was invented"
+        assert sum(map(len, missing.values())) <= 150 * pages, {name: len(rows) for name, rows in missing.items()}
+        for name in missing:
+            assert name in caplog.text
+        with holdfast.open(tmp_path / f"{number}.new", actor="me") as ws:
+            assert not any(problem.startswith("SQLite") for problem in ws.check().problems)
+            ws.tasks.search("body")
+            ws.tasks.create("one more")
+        saved += 1
+    assert saved > len(DOCTORED)
+    assert "backup --damaged FILE" in doctored(folder, capsys)
+
+
+def doctored(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert main(["--dir", str(folder), "doctor"]) == 1
+    return capsys.readouterr().out

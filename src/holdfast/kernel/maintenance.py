@@ -42,7 +42,12 @@ _MADE = "local_backup"
 _STEP = 4096  # pages
 
 
-def backup(source: apsw.Connection, target: Path, now: int) -> None:
+def backup(
+    source: apsw.Connection,
+    target: Path,
+    now: int,
+    copy_to: Callable[[apsw.Connection, apsw.Connection], None] | None = None,
+) -> None:
     """Copy the store to `target`, which must not exist; it appears complete or not at all."""
     if target.exists():
         raise _taken(target)
@@ -51,7 +56,7 @@ def backup(source: apsw.Connection, target: Path, now: int) -> None:
     partial = _beside(target)
     try:
         with _private_file(partial) as copy:
-            _copy(source, copy)
+            (copy_to or _copy)(source, copy)
             copy.pragma("journal_mode", "delete")
             copy.execute("DELETE FROM local_replica")  # a backup belongs to no log
             copy.execute(f"CREATE TABLE {_MADE} (time INTEGER NOT NULL PRIMARY KEY)")

@@ -5,15 +5,17 @@ cannot state a wrong one. Installing is one SQLite transaction too: readers see 
 is trimmed up to the last snapshot but one, so that a node that is somewhat behind can still follow.
 
 A backup enters an empty log as its first snapshot, from which every node starts. A replica that differs from its log is
-set aside under another name, never deleted: it shows what went wrong, and `salvage` can back it up.
+set aside under another name, never deleted: it shows what went wrong, and `salvage` can back it up. Of a file with
+damaged pages it copies the rows that can be read.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +32,8 @@ from holdfast.kernel.migrations import schema_of
 from holdfast.kernel.process_lock import OPEN, Turns
 from holdfast.kernel.store import Store, connect_raw
 from holdfast.kernel.store_files import FILE, require_store
-from holdfast.kernel.translation import NotReady
+from holdfast.kernel.translation import NotReady, translated
+from holdfast.kernel.tx import INDEXES
 from holdfast.replication.follower import Applied, applied_after, read_applied, serialize, write_applied
 from holdfast.replication.log import START, CommitLog, Patience, Snapshotted, Trimmed, from_bytes, send, to_bytes
 
@@ -184,7 +187,75 @@ def salvage(folder: Path, target: Path, clock: Clock) -> Path:
             source = store.open_writer()
         except NotReady as error:  # not even its first page
             raise nothing from error
-        if not schema_of(source):
-            raise nothing
-        backup(source, target, clock.wall())
+        with translated():
+            if not schema_of(source):
+                raise nothing
+        try:
+            backup(source, target, clock.wall())
+        except errors.Corrupt:  # a page of it cannot be read
+            backup(source, target, clock.wall(), _copy_rows)
     return target
+
+
+# --- what can be read of a damaged file ------------------------------------------------------------------------------
+
+
+def _copy_rows(source: apsw.Connection, copy: apsw.Connection) -> None:
+    """Copy the rows that can be read, table by table, and make the indexes anew. Says which tables lack rows."""
+    for pragma in ("application_id", "user_version"):
+        copy.pragma(pragma, source.pragma(pragma))
+    listed = source.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
+    made = [(str(kind), str(name), str(sql)) for kind, name, sql in listed]
+    derived = tuple(index for index, _ in INDEXES.values())
+    tables = [(name, sql) for kind, name, sql in made if kind == "table" and not name.startswith((*derived, "sqlite_"))]
+    partial = []
+    with copy:
+        for name, sql in tables:
+            copy.execute(sql)
+            if not _copy_table(source, copy, name):
+                partial.append(name)
+        for kind, name, sql in made:
+            if kind != "table" or name in derived:
+                copy.execute(sql)
+        for index in derived:
+            copy.execute(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
+    if not copy.execute("SELECT 1 FROM meta").fetchone():
+        raise errors.Corrupt(f"the first row of {FILE} cannot be read, so nothing can be saved of it")
+    import logging
+
+    lacking = ", ".join(partial)
+    logging.getLogger("holdfast").warning("rows that cannot be read are not in the backup; they were in %s", lacking)
+
+
+def _copy_table(source: apsw.Connection, copy: apsw.Connection, table: str) -> bool:
+    """Copy a table around the pages that cannot be read; returns whether there was none."""
+    columns = source.execute(f"PRAGMA table_info({table})").fetchall()
+    names, keys = [str(each[1]) for each in columns], {each[5]: str(each[1]) for each in columns if each[5]}
+    number = None  # the column that numbers the rows
+    if source.execute("SELECT wr FROM pragma_table_list WHERE name = ?", (table,)).fetchone() != (1,):
+        number = keys[1] if len(keys) == 1 and columns[names.index(keys[1])][2] == "INTEGER" else "rowid"
+        names, keys = [*dict.fromkeys((number, *names))], {1: number}
+    order = [name for _, name in sorted(keys.items())]
+    picked = ", ".join(names)
+    insert = f"INSERT OR IGNORE INTO {table} ({picked}) VALUES ({', '.join('?' * len(names))})"
+
+    def put(terms: Sequence[str], where: str = "", bindings: tuple[int, ...] = ()) -> bool:
+        rows = source.execute(f"SELECT {picked} FROM {table} {where} ORDER BY {', '.join(terms)}", bindings)
+        try:
+            copy.executemany(insert, rows)
+        except apsw.Error:
+            return False
+        return True
+
+    if put(order):
+        return True
+    put([f"{name} DESC" for name in order])
+    if number is not None:  # what lies between the first and the last page that cannot be read
+        there = [0, *(row[0] for row in copy.execute(f"SELECT {number} FROM {table} ORDER BY 1"))]
+        gaps = [(low + 1, high - 1) for low, high in pairwise(there) if high - low > 1]
+        while gaps:
+            low, high = gaps.pop()
+            if not put(order, f"WHERE {number} BETWEEN ? AND ?", (low, high)) and low < high:
+                middle = (low + high) // 2
+                gaps += [(low, middle), (middle + 1, high)]
+    return False

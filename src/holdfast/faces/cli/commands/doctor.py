@@ -29,7 +29,6 @@ from holdfast.hints import for_shell
 from holdfast.types import DerivedActor
 
 Level = Literal["ok", "note", "bad"]
-_DAMAGED: Final = "make a backup now (holdfast backup), and compare with holdfast restore FILE --dir NEW"
 Found = tuple[Level, str] | tuple[Level, str, str]  # of a check: what was found, and what to do
 _SKEW: Final = 300  # seconds between the store's time and this clock
 _UNSEEN: Final = timedelta(hours=1)
@@ -137,7 +136,17 @@ def _looked(session: Session, look: Callable[[Session], Iterator[Found]]) -> Ite
     except OSError as error:
         yield Finding("bad", about, str(error), "check that this user may read and write it")
     except Exception as error:  # a damaged store can break any code that reads it
-        yield Finding("bad", about, f"it cannot be read: {type(error).__name__}: {error}", _DAMAGED)
+        yield Finding("bad", about, f"it cannot be read: {type(error).__name__}: {error}", _damaged(session))
+
+
+def _damaged(session: Session) -> str:
+    """What to do about damage: a backup first, otherwise what can be read."""
+    at = session.out.place
+    return (
+        f"stop writing; holdfast restore{at} lists the backups: restore the latest into a new folder. If there is none,"
+        f" holdfast backup --damaged FILE{at} saves what can be read, and holdfast restore FILE --dir NEW makes a"
+        " workspace of it"
+    )
 
 
 def _workspace(session: Session) -> Iterator[Found]:
@@ -210,7 +219,7 @@ def _integrity(session: Session) -> Iterator[Found]:
     if report.ok:
         yield "ok", f"revision {report.revision}, {report.events} events, state and log agree"
     for problem in report.problems:
-        todo = _DAMAGED
+        todo = _damaged(session)
         if problem.startswith("cycle "):
             todo = "holdfast cycle recover KEY keeps a copy and restores the last good version"
         yield "bad", problem, todo
