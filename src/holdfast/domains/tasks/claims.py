@@ -450,7 +450,7 @@ def set_status(
     """
     task = require_held(tx, id, token)
     if token is not None and (task.holder is None or status == "in_progress"):
-        check_token(task, token)
+        check_token(tx, task, token)
     if status not in transitions.STATUSES:
         hint = f"statuses: {', '.join(transitions.STATUSES)}"
         raise transitions.refused(task, status, f"{status!r} is not a status", hint)
@@ -476,7 +476,7 @@ def set_status(
     if task.status == status:
         who = str(tx.actor if agent is None else agent)
         if _lost(tx, task, who):
-            raise _fenced(task, f"the claim of {who} on task {task.id} was lost")
+            raise _fenced(tx, task, f"the claim of {who} on task {task.id} was lost")
         if reason is None:
             return to_task(task)
     raise transitions.illegal(task, "set_status", status, tx.actor if agent is None else agent)
