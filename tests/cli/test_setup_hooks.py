@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from holdfast.faces.cli.setup.hooks import (
     paths_of,
     session_of,
 )
+from tests.cli.calling import Shell
 
 AGENTS = ["claude", "codex", "cursor", "gemini"]
 PATCH = """*** Begin Patch
@@ -163,3 +166,48 @@ def test_i7_a_hook_does_not_load_what_only_setup_needs() -> None:
     code = "import sys, holdfast.faces.cli.setup.hooks; print('subprocess' in sys.modules, 'tempfile' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"
+
+
+# --- the MCP server --------------------------------------------------------------------------------------------------
+
+WITHOUT_MCP = "import sys; sys.modules['mcp'] = None; from holdfast.faces.cli import main; sys.exit(main(sys.argv[1:]))"
+TOLD = "MCP needs a package that is not installed: "
+INSTALL = "pip install 'holdfast[mcp]'"
+
+
+def without_mcp(folder: Path) -> str:
+    """A program holdfast in an environment of its own that lacks the packages of the extra."""
+    here, venv = Path(sys.executable).parents[1], folder / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "lib").symlink_to(here / "lib")
+    (venv / "bin/python").symlink_to(Path(sys.executable).resolve())
+    shutil.copy(here / "pyvenv.cfg", venv)
+    program = venv / "bin/holdfast"
+    program.write_text(f'#!/bin/sh\nexec {venv}/bin/python -c "{WITHOUT_MCP}" "$@"\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.mark.parametrize("client", ["claude", "codex"])  # whose files are JSON, and TOML
+def test_a_server_that_cannot_start_for_want_of_the_extra_is_told_by_setup_check_and_doctor(
+    shell: Shell, tmp_path: Path, client: str
+) -> None:
+    base = without_mcp(tmp_path)
+    assert shell("init").code == 0
+    done = shell.run([base, "setup", client])
+    assert done.code == 0
+    checked, doctor = shell("setup", client, "--check"), shell("doctor")
+    assert (checked.code, doctor.code) == (1, 1)
+    for told in (done.err, checked.out, doctor.out):
+        assert f"the MCP server does not start: {TOLD}" in told
+        assert INSTALL in told
+    assert shell("setup", client, "--no-mcp").code == 0
+    assert TOLD not in shell("setup", client, "--check").out
+
+
+def test_check_says_nothing_of_runs_where_nothing_was_set_up(shell: Shell) -> None:
+    assert shell("init").code == 0
+    checked = shell("setup", "claude", "--check")
+    assert checked.code == 1
+    assert "CLAUDE.md does not exist" in checked.out
+    assert "never ran" not in checked.out

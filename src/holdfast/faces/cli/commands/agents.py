@@ -327,7 +327,7 @@ def setup(session: Session, given: dict[str, Any]) -> int:
     """
     from pathlib import Path
 
-    from holdfast.faces.cli.setup import clients
+    from holdfast.faces.cli.setup import clients, probe
     from holdfast.faces.cli.setup.line import Choice
 
     ways = [name for name in ("check", "remove", "lenient") if given.get(name)]
@@ -344,7 +344,9 @@ def setup(session: Session, given: dict[str, Any]) -> int:
     changes = clients.install(client, root, choice)
     place = session.find_place()
     beyond = clients.outside(client, root, None if place is None else place.folder, choice.mcp)
-    return _changed(session, changes, clients.left_to_do(client, changes), beyond)
+    # Without a workspace no server starts, and none is needed.
+    wrong = probe.try_server(client, root, session.environ) if place is not None and place.exists else ()
+    return _changed(session, changes, clients.left_to_do(client, changes), beyond, *wrong)
 
 
 def _changed(session: Session, changes: list[Any], *notes: str) -> int:
@@ -380,7 +382,8 @@ def _check(session: Session, client: str, root: Any) -> int:
     tried = probe.can_try(client)
     if not problems and tried:
         problems = list(probe.try_hooks(client, root, session.environ))
-    runs = probe.last_runs(client, location.private_folder(place, session.environ))
+    problems += probe.try_server(client, root, session.environ)
+    runs = probe.last_runs(client, root, location.private_folder(place, session.environ))
     if any("never ran" in run for run in runs):
         runs.append(f"if {client} runs here, it ignores them: {clients.CLIENTS[client].trust}")
     well = "and the guard refuses as it must" if tried else "but the guard cannot be tried from here"

@@ -350,6 +350,8 @@ def _hooks(session: Session) -> Iterator[Found]:
 
     root = Path(location.git_root(session.folder) or session.folder)
     for client in CLIENTS:
+        for problem in probe.try_server(client, root, session.environ):
+            yield "bad", f"{client}: {problem}", f"install that, or leave it out: holdfast setup {client} --no-mcp"
         if not probe.is_installed(client, root):
             continue
         if probe.can_try(client):
@@ -357,7 +359,7 @@ def _hooks(session: Session) -> Iterator[Found]:
                 yield "bad", f"{client}: {problem}", f"holdfast setup {client}"
         else:
             yield "note", f"{client}: not tried, because no temporary file can be written", "work outside the sandbox"
-        for run in probe.last_runs(client, location.private_folder(session.place, session.environ)):
+        for run in probe.last_runs(client, root, location.private_folder(session.place, session.environ)):
             if "never ran" in run:
                 yield "note", run, f"if it is used here: {CLIENTS[client].trust}"
             else:

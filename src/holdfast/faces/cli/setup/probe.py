@@ -2,14 +2,16 @@
 
 A file that looks right proves little: the program may be gone, or the client may not trust the folder. `try_hooks`
 runs the line that is in the file, in a bare environment and another working directory, with an edit that must be
-refused (of a file in the workspace's own folder) and one that must be allowed. `last_runs` tells from the record that
-hooks leave whether the client ever ran them. Neither changes anything.
+refused (of a file in the workspace's own folder) and one that must be allowed. `try_server` starts the MCP server as
+the client does, with nothing to read. `last_runs` tells from the record that hooks leave whether the client ever ran
+them. None changes anything.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -21,12 +23,13 @@ from holdfast.clock import SystemClock
 from holdfast.errors import Invalid
 from holdfast.faces.cli.location import FOLDER
 from holdfast.faces.cli.setup.clients import CLIENTS, hooks_folder
-from holdfast.faces.cli.setup.line import words_of
+from holdfast.faces.cli.setup.line import server, words_of
 
 _TIMEOUT: Final = 30  # seconds: the line has decided long before
 _BARE: Final = "/usr/bin:/bin"
 _KEPT: Final = ("HOME", "HOLDFAST_DIR", "HOLDFAST_URL", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
 _REFUSED: Final = "belongs to the workspace"
+_SERVER: Final = re.compile(r"""holdfast["'],\s*["']mcp["']""")  # the end of its line, in JSON or TOML
 _EMPTY: Final = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"  # git's name of an empty file
 
 
@@ -35,17 +38,45 @@ def try_hooks(client: str, root: Path, environ: Mapping[str, str]) -> Iterator[s
     found = next((command for words, command in _commands(client, root) if words.startswith("guard")), None)
     if found is None:
         return  # which `check` reports
-    kept = {
-        name: environ[name] for name in ("HOME", "HOLDFAST_DIR", "HOLDFAST_URL", "XDG_STATE_HOME") if name in environ
-    }
+    env = _bare(environ)
     for path, must in ((root / FOLDER / "probe", True), (root / "holdfast-probe", False)):
-        code, said = _run(client, root, found, path, {"PATH": _BARE, **kept})
+        code, said = _run(client, root, found, path, env)
         refused = code != 0 or '"deny"' in said
         if must and not (refused and _REFUSED in said):
             what = "is refused, but not by holdfast" if refused else "is let through"
             yield f"the guard does not work: an edit of {path} {what}: {said.strip() or f'exit code {code}'}"
         elif not must and refused and "locked by" not in said:
             yield f"the guard refuses what nobody locks: {said.strip() or f'exit code {code}'}"
+
+
+def _bare(environ: Mapping[str, str]) -> dict[str, str]:
+    return {"PATH": _BARE, **{name: environ[name] for name in _KEPT if name in environ}}
+
+
+def try_server(client: str, root: Path, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield why the MCP server of a client does not start; nothing if it does, or if the client has none of ours."""
+    if not any(_SERVER.search(_text(root / name)) for name in CLIENTS[client].files):
+        return
+    made = server()
+    done = subprocess.run(
+        [made["command"], *made["args"]],
+        cwd=root,
+        env=_bare(environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+    )
+    if done.returncode:
+        said = "; ".join(each.strip() for each in done.stderr.removeprefix("holdfast: ").splitlines())
+        yield f"the MCP server does not start: {said or f'exit code {done.returncode}'}"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError):  # which `check` reports
+        return ""
 
 
 def can_try(client: str) -> bool:
@@ -127,9 +158,12 @@ def is_installed(client: str, root: Path) -> bool:
     return any(True for _ in _commands(client, root))
 
 
-def last_runs(client: str, folder: str) -> list[str]:
-    """When the client last ran each of its hooks, as words: its record is in the workspace's private folder."""
-    if client == "git":
+def last_runs(client: str, root: Path, folder: str) -> list[str]:
+    """When the client last ran each of its hooks that are installed, as words.
+
+    The record is in the workspace's private folder.
+    """
+    if client == "git" or not is_installed(client, root):
         return []
     known = client_sessions.runs(folder)
     said = []
