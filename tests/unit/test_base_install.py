@@ -47,8 +47,8 @@ EXTRAS = {
     "mcp": ("mcp", "main(['mcp', '--actor', 'ann'])"),
     "postgres": ("psycopg", "main(['replicate', 'postgresql://db.example/x?workspace=w'])"),
     "jetstream": ("nats", "main(['replicate', 'nats://db.example/w'])"),
-    "langgraph": ("langgraph", ""),  # an import of LangGraph's own says what it lacks
-    "openai-agents": ("agents", ""),  # as does one of its
+    "langgraph": ("langchain_core", ""),  # whose import fails, below
+    "openai-agents": ("agents", ""),  # the session needs nothing of it
     "otel": ("opentelemetry", ""),  # tests/unit/test_telemetry.py
     "demo": ("rich", ""),  # which the demo does without
 }
@@ -62,7 +62,7 @@ def test_the_readme_has_a_line_for_every_extra() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     readme = (ROOT / "README.md").read_text()
     assert {*project["optional-dependencies"]} - {*DEVELOPMENT} == {*EXTRAS}
-    assert [extra for extra in EXTRAS if f"`pip install 'holdfast[{extra}]'`" not in readme] == []
+    assert [extra for extra in EXTRAS if f"`pip install '.[{extra}]'`" not in readme] == []
 
 
 def test_whatever_needs_an_extra_that_is_missing_names_the_line_of_the_readme(tmp_path: Path) -> None:
@@ -83,6 +83,17 @@ def test_whatever_needs_an_extra_that_is_missing_names_the_line_of_the_readme(tm
         assert "needs a package that is not installed" in said, (call, said)
         assert f"  pip install 'holdfast[{extra}]'" in said, (call, said)
         del lines[: lines.index(f"{extra} 1") + 1]
+
+
+def test_an_integration_without_its_extra_is_an_import_error_that_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['langchain_core'] = sys.modules['langgraph'] = None\n"
+        "try:\n    from holdfast.integrations.langgraph import HoldfastSaver\n"
+        "except ImportError as error:\n    print(error)"
+    )
+    said = printed(code)
+    assert said.startswith("holdfast.integrations.langgraph needs a package that is not installed: "), said
+    assert said.endswith("; pip install 'holdfast[langgraph]'"), said
 
 
 def test_a_build_has_no_module_that_is_gone_from_the_source(tmp_path: Path) -> None:
