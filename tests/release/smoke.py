@@ -68,7 +68,7 @@ class Place:
         subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
         wheel = next(DIST.glob(f"holdfast-{holdfast.__version__}-*.whl"))
         install = [str(self.bin / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        # An extra comes as the hint of an error says, which adds it to the Holdfast that is installed (decision 0071).
+        # An extra comes as the hint of an error says, which adds it to the Holdfast that is installed (decision 0073).
         for what in (str(wheel), *([f"holdfast[{extra}]"] if extra else [])):
             subprocess.run([*install, "-c", str(ROOT / "constraints.txt"), what], check=True, env=self.environment)
         assert f"version {holdfast.__version__}," in f"version {self.run('holdfast', 'version').split()[1]},"
