@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -68,11 +69,16 @@ def test_the_first_use_says_what_becomes_public(made: Cli, project: Path) -> Non
     refused = made("share")
     assert (refused.code != 0, "holdfast share on" in refused.err) == (True, True)
     first = made("share", "on")
-    assert first.out.startswith("what becomes public with the repository: tasks with their titles, bodies")
-    assert "never claims, tokens, cells, mail or locks; notes and names of authors only if asked for" in first.out
+    said = " ".join(first.out.split())
+    assert said.startswith("what becomes public with the repository: tasks with their titles, bodies, tags")
+    assert "never claims, tokens, cells, mail or locks; notes and names of authors only if asked for" in said
+    assert "next: holdfast setup git; git add holdfast.jsonl .gitattributes; git commit" in said
+    assert max(map(len, (line for line in first.out.splitlines() if str(project) not in line))) <= 80
     assert (project / ".gitattributes").read_bytes() == b"* text=auto\nholdfast.jsonl merge=union\n"
     again = made("share", "on", "--notes", "--authors")
     assert "becomes public" not in again.out
+    assert "notes and results and names of authors become public too, also those from before" in again.out
+    assert "become public" not in made("share", "on", "--notes").out
     assert (project / ".gitattributes").read_text().count("union") == 1
     assert "sharing    on, with notes and authors" in made("share", "status").out
     assert made("share", "off").code == 0
@@ -85,7 +91,7 @@ def test_notes_and_names_can_be_kept_back_again(shared: Cli, project: Path) -> N
     shared("note", id, "the first note")
     assert shared("share", "on", "--notes", "--authors").code == 0
     back = shared("share", "on", "--no-notes", "--no-authors")
-    assert "no new notes and results and names of authors become public; what was shared stays" in back.out
+    assert "no new notes and results and names of authors become public;\nwhat was shared stays" in back.out
     shared("note", id, "the second note")
     shared("assign", id, "bob")
     assert shared("share").code == 0
@@ -97,6 +103,33 @@ def test_notes_and_names_can_be_kept_back_again(shared: Cli, project: Path) -> N
     assert shared("share", "on", "--notes", "--no-notes").code == 2
     assert shared("share", "on", "--notes").code == 0
     assert "the second note" in (project / FILE).read_text()
+
+
+def test_what_is_done_already_is_not_what_comes_next(shared: Cli, project: Path) -> None:
+    assert "next: holdfast setup git\n" in shared("share", "on").out
+    assert shared("setup", "git").code == 0
+    assert "next:" not in shared("share", "on").out
+    shared("create", "A third")
+    assert "next: git add holdfast.jsonl .gitattributes; git commit" in shared("share", "on").out
+
+
+def test_a_call_that_is_refused_makes_no_workspace(shared: Cli, tmp_path: Path) -> None:
+    for words in (("share",), ("share", "off")):
+        refused = shared(*words, "--dir", str(tmp_path / "nowhere"))
+        assert refused.code == 10
+        assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_link_that_is_left_out_is_named_with_the_reason(shared: Cli, project: Path) -> None:
+    first, second = reversed(shared("list", "-q").out.split())
+    lines = (project / FILE).read_text().splitlines()
+    kept = next(line for line in lines if '"depends_on"' in line)
+    (gone,) = json.loads(kept)["depends_on"]
+    child, parent = json.loads(kept)["id"], gone.partition("~")[0]
+    assert {first, second} == {child, parent}
+    (project / FILE).write_text(kept.replace(child, "hf-other").replace(parent, "hf-none") + "\n")
+    assert shared("share").code == 0
+    assert "left out   hf-other: its dependency hf-none is not here\n" in shared("share", "status").out
 
 
 def test_the_first_call_in_a_clone_claims_a_task(shared: Cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,16 +199,18 @@ def test_a_damaged_file_stops_nobody_and_is_not_written_over(shared: Cli, projec
     assert (project / FILE).read_text() == good
 
 
+@pytest.mark.parametrize("claims", [True, False])
 def test_the_good_lines_of_a_damaged_file_reach_a_new_clone_which_can_mend_it(
-    shared: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+    shared: Cli, project: Path, monkeypatch: pytest.MonkeyPatch, claims: bool
 ) -> None:
     with (project / FILE).open("a") as file:
         file.write("damaged\n")
     commit(project)
     folder = clone(project, monkeypatch)
-    claimed = shared("next", "--actor", "ada")
-    assert claimed.code == 0
-    assert "holdfast share on --skip-bad" in claimed.err
+    if claims:
+        claimed = shared("next", "--actor", "ada")
+        assert claimed.code == 0
+        assert "holdfast share on --skip-bad" in claimed.err
     assert shared("share", "on").code != 0
     assert shared("share", "on", "--skip-bad").code == 0
     assert "damaged" not in (folder / FILE).read_text()

@@ -232,3 +232,11 @@ def test_an_undo_says_that_it_can_be_done_again_only_where_it_can(made: Cli) -> 
     made("update", task, "--priority", "0", "--actor", "b")
     assert "took back revision 4, as revision 5; holdfast undo 5 does it again" in made("undo", "4", "--actor", "b").out
     assert made("undo", "5", "--actor", "b").code == 0
+
+
+def test_an_undo_says_once_that_a_note_stays(made: Cli) -> None:
+    task = made("create", "x", "-q").id
+    made("claim", task, "--actor", "a")
+    made("done", task, "it parses", "--actor", "a")
+    undone = made("undo", "--last", "--actor", "a")
+    assert (undone.out + undone.err).count(f"what was noted on {task} stays in its history") == 1

@@ -344,7 +344,7 @@ def test_only_ones_own_transactions_unless_asked_for_others(world: World) -> Non
     with pytest.raises(errors.NotFound):
         ws.undo(last=True)
     assert ws.undo(revision, others=True).records[0].kind == "task"
-    for wrong in ({}, {"revision": 1, "last": True}, {"revision": 10**6}, {"revision": "x"}, {"revision": 0}):
+    for wrong in ({}, {"revision": 1, "last": True}, {"revision": 10**6}, {"revision": "x"}, {"revision": -1}):
         with pytest.raises((errors.Invalid, errors.Behind)):
             ws.undo(**wrong)
 
@@ -355,8 +355,11 @@ def test_below_the_mark_of_compaction_nothing_is_undone(world: World) -> None:
     ws.cells.set("run", "a", 2)
     ws.cells.set("run", "b", 1)
     ws.events.compact(3)
-    with pytest.raises(errors.Compacted):
+    with pytest.raises(errors.Compacted) as compacted:
         ws.undo(2)
+    assert compacted.value.hint == "what it changed is no longer known: set by hand what should be there"
+    with pytest.raises(errors.NotFound):
+        ws.undo(0)
     ws.undo(3)
     assert ws.cells.list("run") == ["a"]
 

@@ -101,6 +101,23 @@ async def test_the_profile_all_does_what_the_operations_do(ws: holdfast.Workspac
 
 
 @played
+async def test_the_profile_all_takes_a_text_for_a_number_where_nothing_else_can_be_meant(
+    ws: holdfast.Workspace,
+) -> None:
+    async with inside(ws, profile="all") as agent:
+        task = (await agent.call("tasks_create", title="x", priority="1"))["result"]
+        assert task["priority"] == 1
+        assert len((await agent.call("tasks_list", limit="1"))["result"]) == 1
+        assert (await agent.call("undo", last="true", dry_run="true"))["result"]["undone"] == 1
+        assert (await agent.call("undo", revision="1"))["result"]["undone"] == 1
+        await agent.call("cells_set", run="r", cell="c", value="1")
+        assert (await agent.call("cells_get", run="r", cell="c"))["result"]["value"] == "1", "any value stays as it is"
+        refused = await agent.refusal("tasks_create", title="x", priority="high")
+        assert "priority" in refused.content["message"]
+        assert (await agent.refusal("undo", revision="0")).code == "NOT_FOUND", "as the schema says"
+
+
+@played
 async def test_what_the_profile_all_takes_without_a_time_ends_and_nobody_waits_for_long(ws: holdfast.Workspace) -> None:
     task = ws.tasks.create("work")
     lease = ws.leases.create(3600)

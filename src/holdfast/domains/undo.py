@@ -87,8 +87,8 @@ def _chosen(tx: Tx, revision: int | None, last: bool) -> int:
         hint = "last=True takes back your newest one; events.list() shows the revision of each"
         raise errors.Invalid("undo takes one transaction: the one of a revision, or your last", hint=hint)
     if revision is not None:
-        if type(revision) is not int or revision < 1:
-            raise errors.Invalid(f"revision must be a whole number from 1, not {revision!r}")
+        if type(revision) is not int or revision < 0:
+            raise errors.Invalid(f"revision must be a whole number from 0, not {revision!r}")
         return revision
     newest = next(_own(tx, tx.revision), None)
     if newest is None:

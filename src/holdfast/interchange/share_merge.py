@@ -346,10 +346,10 @@ class _Reading:
             return stored
         tx = self._tx
         leases.drop(tx, stored.record, TASK)
+        what = {"pending_merge": "sent to review"}.get(what, what)
         note = f"{what} elsewhere"
         self._report.ended.append(stored.id)
         self._report.warnings.append(f"{stored.id} was held by {stored.holder}: {note}, so the claim has ended")
-        tx.notify(f"claims ended, because their tasks were {what} elsewhere", f"{stored.id} of {stored.holder}")
         columns = {"status": "open", **NO_CLAIM}
         change(tx, stored, OP, columns, more={"forced": (False, True)}, note=note)
         return by_seq(tx, stored.seq)

@@ -25,6 +25,7 @@ from holdfast.interchange.share_lines import (
     Cell,
     Entry,
     Stamp,
+    id_of,
     new_key,
     normal,
     template_key,
@@ -122,10 +123,47 @@ def sharing(snapshot: Snapshot, id: str | None = None) -> Sharing:
         () if id is None else (id,),
     ):
         renamed.setdefault(old, []).append(new)
-    odd = snapshot.all(f"SELECT key, odd FROM shared WHERE odd IS NOT NULL ORDER BY key LIMIT {_LISTED}")
-    left_out = {key: sorted(msgspec.json.decode(each)) for key, each in odd}
+    left_out: dict[str, list[str]] = {}
+    for key, line, odd, now in snapshot.all(
+        "SELECT s.key, s.line, s.odd, t.id FROM shared s LEFT JOIN tasks t ON t.seq = s.seq"
+        f" WHERE s.odd IS NOT NULL{about} ORDER BY s.key LIMIT {_LISTED}",
+        () if id is None else (id,),
+    ):
+        if said := [*_left_out(snapshot, trusted(line), msgspec.json.decode(odd))]:
+            left_out.setdefault(now or id_of(key), []).extend(said)
     on = {"on": True, "off": False}.get(site.state)
     return Sharing(on, site.notes, site.authors, site.site or None, site.revision, renamed, left_out)
+
+
+_NAMES: Final = {
+    **{"parent": "its parent", "depends_on": "its dependency", "related": "the related task"},
+    "discovered_from": "the task it was found in",
+}
+
+
+def _left_out(snapshot: Snapshot, entry: Entry, odd: dict[str, Any]) -> Iterator[str]:
+    """What a task does not show of its line, and why."""
+    for field, shown in sorted(odd.items()):
+        if not field:
+            yield f"all of it: {shown}"
+        elif field not in _NAMES:
+            yield f"its {field.replace('_', ' ')}"
+        else:
+            wanted = entry.value(field) or ()
+            for key in (wanted,) if isinstance(wanted, str) else wanted:
+                if key != shown and key not in (shown or ()):
+                    yield f"{_NAMES[field]} {_missing(snapshot, field, key)}"
+
+
+def _missing(snapshot: Snapshot, field: str, key: str) -> str:
+    """Which task a link leads to that is left out, and why."""
+    row = snapshot.one(
+        "SELECT s.line, t.id, t.deleted FROM shared s LEFT JOIN tasks t ON t.seq = s.seq WHERE s.key = ?", (key,)
+    )
+    if row is None or row[1] is None:
+        gone = row is not None and trusted(row[0]).gone
+        return f"{id_of(key)} {'was purged' if gone else 'is not here'}"
+    return f"{row[1]} {'is deleted' if field == 'parent' and row[2] is not None else 'would close a circle'}"
 
 
 def shared_lines(snapshot: Snapshot, after: str, limit: int) -> Page[str]:

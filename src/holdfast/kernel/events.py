@@ -172,9 +172,9 @@ def behind(revision: int, wanted: int) -> errors.Behind:
     )
 
 
-def gone(compacted: int) -> errors.Compacted:
-    """The error for a cursor below the mark."""
-    return errors.Compacted(f"events up to revision {compacted} have been compacted", compacted=compacted)
+def gone(compacted: int, hint: str | None = None) -> errors.Compacted:
+    """The error for a cursor below the mark, or something else that needs what is gone."""
+    return errors.Compacted(f"events up to revision {compacted} have been compacted", hint=hint, compacted=compacted)
 
 
 def read_after(snapshot: Snapshot, after: Position, wanted: Filter, limit: int) -> tuple[list[Row], bool]:
@@ -197,9 +197,11 @@ def read_after(snapshot: Snapshot, after: Position, wanted: Filter, limit: int) 
 
 def of_revision(snapshot: Snapshot, revision: int) -> list[Event]:
     """Return all events of a transaction in order. Raises Invalid for a revision to come, Compacted, and NotFound."""
-    check_revision(snapshot, revision)
-    if revision <= (compacted := compacted_to(snapshot)):
-        raise gone(compacted)
+    compacted = compacted_to(snapshot)
+    if 0 < revision <= compacted:
+        raise gone(compacted, "what it changed is no longer known: set by hand what should be there")
+    if revision:  # no transaction has 0
+        check_revision(snapshot, revision)
     source = "log INDEXED BY log_revision CROSS JOIN records ON key = record"
     rows = snapshot.all(f"SELECT {_COLUMNS} FROM {source} WHERE revision = ? ORDER BY position", (revision,))
     if not rows:

@@ -296,8 +296,8 @@ class Sharing(msgspec.Struct, frozen=True):
     """How tasks travel with a repository. `on` is None until somebody decided: files are read, and none is written.
 
     `notes` and `authors`: these travel too. `renamed` maps an id to the tasks that had it and are younger than the one
-    that keeps it. `left_out` maps a record to its fields that are not what its line says, such as a parent that would
-    close a circle.
+    that keeps it. `left_out` maps a task to what it does not show of its line, and why: a parent that would close a
+    circle, say, or a dependency that is not here.
     """
 
     on: bool | None

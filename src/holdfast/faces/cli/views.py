@@ -401,8 +401,7 @@ def _undone(found: Undone, paint: Paint) -> list[str]:
         again = "" if held else paint("dim", f"; holdfast undo {found.revision} does it again")
         lines = [f"took back revision {found.undone}, as revision {found.revision}{again}"]
     lines += [f"  {row(record, paint)}" for record in found.records]
-    lines += [f"  left as it is: {printable(left)}" for left in found.left]
-    return [*lines, *(f"  but {printable(readable(warning))}" for warning in found.warnings)]
+    return lines + [f"  left as it is: {printable(left)}" for left in found.left]
 
 
 # Answers of several lines, whatever was asked.

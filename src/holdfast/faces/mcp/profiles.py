@@ -20,7 +20,18 @@ from holdfast.faces.mcp import coordination, tasks
 from holdfast.faces.mcp.client import Session
 from holdfast.faces.mcp.coordination import TTL
 from holdfast.faces.mcp.prompts import PROMPTS, complete
-from holdfast.faces.mcp.tool import LONGEST, MARKS, ServerDefinition, Tool, brief, check_wait, filled, listed, tool
+from holdfast.faces.mcp.tool import (
+    LONGEST,
+    MARKS,
+    ServerDefinition,
+    Tool,
+    brief,
+    check_wait,
+    converted,
+    filled,
+    listed,
+    tool,
+)
 from holdfast.operation import REGISTRY, Operation
 from holdfast.schema import is_page, schemas
 from holdfast.wire import wired
@@ -45,7 +56,7 @@ def _schema(op: Operation[..., Any]) -> dict[str, Any]:
 
 def _runner(op: Operation[..., Any], properties: dict[str, Any]) -> Any:
     async def run(session: Session, given: dict[str, Any]) -> Any:
-        read = wire.arguments(op, {}, b"", json.dumps(listed(given, properties)).encode())
+        read = wire.arguments(op, {}, b"", json.dumps(converted(listed(given, properties), properties)).encode())
         result = await op.on(session.ws)(**_bounded(op, read))
         if not is_page(op.name):
             return {"result": _short(result)}

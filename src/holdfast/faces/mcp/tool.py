@@ -211,6 +211,28 @@ def _takes_texts(schema: Any, value: Any) -> bool:
     return is_list and all(each.get("type") in ("array", "null", None) for each in kinds)
 
 
+def converted(given: dict[str, Any], properties: dict[str, Any]) -> dict[str, Any]:
+    """The arguments, with a number or a bool where a text says one and nothing else can be meant."""
+    changed = {}
+    for name, value in given.items():
+        kind = _only_kind(properties.get(name)) if isinstance(value, str) else None
+        if kind is not None:
+            try:
+                changed[name] = msgspec.convert(value, kind, strict=False)
+            except msgspec.ValidationError:  # the operation says what it needs
+                continue
+    return {**given, **changed} if changed else given
+
+
+def _only_kind(schema: Any) -> Any:
+    """The type of numbers or bools that an argument takes, if it takes nothing else."""
+    if not isinstance(schema, dict):
+        return None
+    kinds = {each.get("type") for each in schema.get("anyOf", (schema,))} - {"null"}
+    found = [hint for hint, name in _NAMES.items() if name in kinds and hint is not str]
+    return found[0] if len(kinds) == len(found) == 1 else None
+
+
 def _as_list(text: str) -> list[Any]:
     if text.startswith("["):
         try:

@@ -8,7 +8,7 @@ so a merge, or a clone without the hook, loses nothing. `init`, `next` and `prim
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -27,6 +27,9 @@ from holdfast.interchange.slices import BYTES, LINES, problems_of
 from holdfast.types import ImportProblem, counted
 from holdfast.types.tasks import SharedReport, Sharing
 
+if TYPE_CHECKING:
+    import subprocess
+
 _ATTRIBUTES: Final = ".gitattributes"
 _UNION: Final = f"{location.SHARED} merge=union"
 _MEND: Final = "correct the file, or lose what is damaged: holdfast {} --skip-bad"
@@ -34,8 +37,9 @@ _IN_THE_WAY: Final = "move it out of the way; holdfast share writes the file aga
 _CHOSEN: Final = "next-index-"  # begins the name of the index of `git commit FILE`
 _MOST: Final = 20  # warnings that are printed
 _PUBLIC: Final = (
-    "what becomes public with the repository: tasks with their titles, bodies, tags, links, references and dates,",
-    "and templates{more}; never claims, tokens, cells, mail or locks{never}",
+    "what becomes public with the repository: tasks with their titles,",
+    "bodies, tags, links, references and dates, and templates{more};",
+    "never claims, tokens, cells, mail or locks{never}",
 )
 
 
@@ -53,7 +57,7 @@ def share(session: Session, given: dict[str, Any]) -> int:
     if staged and not _goes_along(session):
         return 0
     path = _file(session)
-    with session.open(writing=True) as workspace:
+    with session.open() as workspace:
         if workspace.tasks.sharing().on is not True:
             if staged:
                 return 0
@@ -85,6 +89,8 @@ def share_on(session: Session, given: dict[str, Any]) -> int:
     """Let the tasks of this workspace travel with the repository, from now on."""
     path = _file(session)
     notes, authors = _choice(given, "notes"), _choice(given, "authors")
+    if os.path.exists(path):
+        _make_workspace(session)
     with session.open(writing=True) as workspace:
         before = workspace.tasks.sharing()
         report = _merge(session, workspace, path, bool(given.get("skip_bad")), on="share on")
@@ -92,10 +98,10 @@ def share_on(session: Session, given: dict[str, Any]) -> int:
         workspace.tasks.merge_shared()
         count = _write(session, workspace, path)
     wrote_rule = _attribute(os.path.dirname(path))
-    lines = [*(() if before.on else _public(after)), *_kept_back(before, after), *_said(report)]
+    lines = [*(() if before.on else _public(after)), *_changed(before, after), *_said(report)]
     lines.append(f"{counted(count, 'lines')} in {path}")
     lines += [f"{_ATTRIBUTES} lets git keep the lines of both sides"] if wrote_rule else []
-    lines.append(f"next: holdfast setup git; git add {location.SHARED} {_ATTRIBUTES}; git commit")
+    lines += _left_to_do(os.path.dirname(path))
     session.out.say({"file": path, "lines": count, "report": report, "sharing": after}, *lines)
     session.wrote()
     return 0
@@ -104,11 +110,23 @@ def share_on(session: Session, given: dict[str, Any]) -> int:
 @command("share off", op=Tasks.set_sharing)
 def share_off(session: Session, given: dict[str, Any]) -> int:
     """Neither write nor read the file any more; git keeps what was committed."""
-    with session.open(writing=True) as workspace:
+    with session.open() as workspace:
         found = workspace.tasks.set_sharing(False)
     session.out.say(found, "tasks are no longer shared; what was committed stays in git's history")
     session.wrote()
     return 0
+
+
+def _left_to_do(root: str) -> list[str]:
+    """What has to be done for the file to travel."""
+    from pathlib import Path
+
+    from holdfast.faces.cli.setup.probe import is_installed
+
+    steps = [] if is_installed("git", Path(root)) else ["holdfast setup git"]
+    if _git_says(root, "status", "--porcelain", "--", location.SHARED, _ATTRIBUTES):
+        steps += [f"git add {location.SHARED} {_ATTRIBUTES}", "git commit"]
+    return [f"next: {'; '.join(steps)}"] if steps else []
 
 
 def _choice(given: dict[str, Any], name: str) -> bool | None:
@@ -118,13 +136,16 @@ def _choice(given: dict[str, Any], name: str) -> bool | None:
     return True if given.get(name) else False if given.get(f"no_{name}") else None
 
 
-def _kept_back(before: Sharing, after: Sharing) -> list[str]:
-    """What becomes public no longer, and what of it stays public."""
+def _changed(before: Sharing, after: Sharing) -> list[str]:
+    """What becomes public too, or no longer, and what of it stays public."""
     what = (("notes and results", before.notes, after.notes), ("names of authors", before.authors, after.authors))
     gone = [text for text, was, now in what if was and not now]
-    if not gone:
-        return []
-    return [f"no new {' and '.join(gone)} become public; what was shared stays in the file and in git's history"]
+    new = [text for text, was, now in what if now and not was and before.on]
+    lines = [f"{' and '.join(new)} become public too, also those from before"] if new else []
+    if gone:
+        lines.append(f"no new {' and '.join(gone)} become public;")
+        lines.append("what was shared stays in the file and in git's history")
+    return lines
 
 
 def _public(sharing: Sharing) -> list[str]:
@@ -133,9 +154,10 @@ def _public(sharing: Sharing) -> list[str]:
     never = [text for text, on in (("notes", sharing.notes), ("names of authors", sharing.authors)) if not on]
     words = {
         "more": f", with {' and '.join(more)}" if more else "",
-        "never": f"; {' and '.join(never)} only if asked for: holdfast help share" if never else "",
+        "never": ";" if never else "",
     }
-    return [line.format_map(words) for line in _PUBLIC]
+    lines = [line.format_map(words) for line in _PUBLIC]
+    return [*lines, f"{' and '.join(never)} only if asked for: holdfast help share"] if never else lines
 
 
 @command("share status", op=Tasks.sharing)
@@ -153,8 +175,8 @@ def share_status(session: Session, given: dict[str, Any]) -> int:
         lines.append(f"file       {path}{there}")
     for old, new in found.renamed.items():
         lines.append(f"renamed    {old}: {', '.join(new)}, younger than the task that keeps the id")
-    for key, fields in found.left_out.items():
-        lines.append(f"left out   {key}: {', '.join(filter(None, fields)) or 'all of it'}")
+    for id, said in found.left_out.items():
+        lines += [f"left out   {id}: {each}" for each in said]
     session.out.say(found, *map(printable, lines))
     return 0
 
@@ -175,12 +197,7 @@ def read_file(session: Session) -> None:
     A line that cannot be read stops nobody from working: the others are read, and it is reported until it is mended.
     """
     path = _file(session)
-    if session.find_place() is None:
-        from holdfast.workspace import open_workspace
-
-        folder = location.home(session.folder)
-        open_workspace(folder, actor=session.actor).close()
-        session.out.note(f"made a workspace in {folder}, for the tasks that came with the repository")
+    _make_workspace(session)
     with session.open_local() as workspace:
         on = workspace.tasks.sharing().on
         if on is False:
@@ -199,6 +216,16 @@ def read_file(session: Session) -> None:
     if lines:
         session.out.note(f"read {path}", "\n  ".join(lines))
         session.wrote()
+
+
+def _make_workspace(session: Session) -> None:
+    """Make the repository's own workspace, for the tasks that came with it, if there is none."""
+    if session.find_place() is None:
+        from holdfast.workspace import open_workspace
+
+        folder = location.home(session.folder)
+        open_workspace(folder, actor=session.actor).close()
+        session.out.note(f"made a workspace in {folder}, for the tasks that came with the repository")
 
 
 def _merge(session: Session, workspace: Any, path: str, skip_bad: bool, on: str = "share") -> SharedReport:
@@ -316,10 +343,19 @@ def _goes_along(session: Session) -> bool:
 
 def _git(folder: str, *words: str) -> str | None:
     """What git says if it fails; None if it does not."""
+    done = _run_git(folder, *words)
+    return done.stderr.decode(errors="replace").strip() if done.returncode else None
+
+
+def _git_says(folder: str, *words: str) -> str:
+    """What git prints."""
+    return _run_git(folder, *words).stdout.decode(errors="replace").strip()
+
+
+def _run_git(folder: str, *words: str) -> subprocess.CompletedProcess[bytes]:
     import subprocess
 
-    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, check=False)
-    return done.stderr.decode(errors="replace").strip() if done.returncode else None
+    return subprocess.run(["git", *words], cwd=folder, capture_output=True, check=False)
 
 
 def _add(path: str) -> None:

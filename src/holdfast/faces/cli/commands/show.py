@@ -81,7 +81,9 @@ def _lines(session: Session, task: Shown) -> Iterator[str]:
     yield from (each for at, line in enumerate(lines[:end]) for each in record_line(line, width, first=not at))
     facts = [("not ready", readable(reason.text)) for reason in task.reasons]
     facts += [("because", task.because)] if task.because else []
-    facts += [("renamed", f"{', '.join(task.renamed)} had this id too, and is younger")] if task.renamed else []
+    if task.renamed:
+        are = "is" if len(task.renamed) == 1 else "are"
+        facts.append(("renamed", f"{', '.join(task.renamed)} had this id too, and {are} younger"))
     told = (f"  {name:<11}{printable(what)}" for name, what in facts)
     yield from (each for line in (*told, *lines[end:]) for each in record_line(line, width))
     lists = (
