@@ -416,4 +416,18 @@ BUGS = [
         "",
         NODES,
     ),
+    Bug(
+        "a token means the task that has the id now",
+        "domains/tasks/renames.py",
+        '    return _one(tx, id, "token = ?2", token) or task\n',
+        "    return task\n",
+        ("tests/conformance/test_sharing.py", "--kinds", "memory"),
+    ),
+    Bug(
+        "what led to a purged task does not lead to the restored one elsewhere",
+        "interchange/share_state.py",
+        "    if sum(tx.run(_LEADS_TO, (id,)) for id in fresh):\n",
+        "    if not fresh and sum(tx.run(_LEADS_TO, (id,)) for id in fresh):\n",
+        ("tests/unit/test_share.py",),
+    ),
 ]

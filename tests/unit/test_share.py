@@ -313,6 +313,33 @@ def test_a_line_of_a_newer_program_keeps_what_is_unknown(make: Make) -> None:
     assert of(two, id)["stamps"].keys() == {"title"}
 
 
+@pytest.mark.parametrize("purger", [0, 1])
+def test_what_led_to_a_purged_task_leads_everywhere_to_the_one_that_was_restored(make: Make, purger: int) -> None:
+    them = [make(name) for name in ("one", "two", "three")]
+    one, two = them[purger], them[1 - purger]
+    id = one.tasks.create("First").id
+    waits, child = one.tasks.create("Waits", depends_on=[id]).id, one.tasks.create("Child", parent_id=id).id
+    for kind in ("related", "discovered_from"):
+        one.tasks.depend(waits, id, kind=kind)
+    meet(*them)
+    own = two.tasks.create("Own child", parent_id=id).id
+    two.tasks.delete(own)
+    one.tasks.reparent(child, None)
+    one.tasks.delete(id)
+    one.tasks.purge(id)
+    give(one, two)
+    two.tasks.restore(id)
+    give(two, them[2])
+    meet(*them)
+    assert agreed(them[0]) == agreed(them[1]) == agreed(them[2])
+    for ws in them:
+        assert ws.check().problems == []
+        (found,) = (task for task in ws.tasks.list() if task.title == "First")
+        assert {(link.kind, link.on) for link in ws.tasks.dependencies(waits) if link.id == waits} == {
+            (kind, found.id) for kind in ("depends_on", "related", "discovered_from")
+        }
+
+
 @pytest.mark.parametrize("older", ["one", "two"])
 def test_a_purged_task_counts_among_those_with_one_id(make: Make, older: str) -> None:
     """Its reader, who never had it, and one who has it still, name the others as its owner does."""

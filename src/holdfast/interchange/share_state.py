@@ -307,9 +307,17 @@ def capture(tx: Tx, site: Site) -> list[str]:
         entry = _with_the_rest(tx, site, entry, task)
         written.append((key, task.seq, task.version, to_line(entry), _stored(left)))
     tx.many(_PUT, written)
+    if sum(tx.run(_LEADS_TO, (id,)) for id in fresh):
+        capture(tx, site)
     return fresh
 
 
+# Have the tasks compared again that lead to one: if it was restored after a purge elsewhere, it has another key.
+_LEADS_TO: Final = (
+    "UPDATE shared SET version = 0 WHERE seq IN (SELECT t.seq FROM links k JOIN tasks t ON t.id = k.source"
+    " WHERE k.kind IN ('depends_on', 'discovered_from', 'related') AND k.target = ?1"
+    " UNION SELECT c.seq FROM tasks p JOIN tasks c ON c.parent = p.seq WHERE p.id = ?1)"
+)
 _PUT: Final = (
     "INSERT INTO shared (key, seq, version, line, odd) VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE"
     " SET seq = excluded.seq, version = excluded.version, line = excluded.line, odd = excluded.odd"
