@@ -133,7 +133,7 @@ def test_g3_activity_counts_by_agent(made: Cli) -> None:
     ids = chain(made)
     made("done", ids[0], "--actor", "ada", "--no-review")
     lines = made("activity", "1h", "--bucket", "10m").out.splitlines()
-    assert lines[0].endswith("each bar 10 min")
+    assert lines[0].endswith("each bar 10 min, as high as what was closed")
     assert lines[1].split() == ["claimed", "completed", "closed", "released", "expired", "fenced"]
     assert [line.split()[:7] for line in lines[2:]] == [
         ["ada", "1", "1", "1", "0", "0", "0"],
@@ -144,6 +144,36 @@ def test_g3_activity_counts_by_agent(made: Cli) -> None:
     assert made("activity", "-1h", "--bucket", "10m").code == made("activity", "--since", "-1h").code == 0
     refused = made("activity", "1h", "--bucket", "-10m")
     assert (refused.code, "--bucket is a length of time" in refused.err, "10m?" in refused.err) == (2, True, True)
+
+
+def test_g3_the_bars_of_an_activity_cover_all_of_its_time(made: Cli) -> None:
+    id = made("create", "Early", "-q").id
+    made("close", id)
+    for given, bar in ((("30m", "--bucket", "5s"), "105 s"), ((), "80 min"), (("1h", "--bucket", "10m"), "10 min")):
+        lines = made("activity", *given).out.splitlines()
+        assert f"each bar {bar}," in lines[0]
+        assert lines[-1].endswith("█"), "it was closed in the last of them"
+        assert all(len(line) <= 80 for line in lines)
+
+
+def test_v1_a_status_names_mail_and_stashes_as_the_other_commands_do(made: Cli) -> None:
+    made("agent", "register", "--role", "person", "--actor", "maya")
+    made("mail", "send", "maya", "Which port?", "--type", "decision-required", "--actor", "ada")
+    trail = made("trail", "create", "release 2", "-q").id
+    made("stash", "create", "gate", "--type", "lock", "--trail", trail)
+    made("stash", "acquire", f"{trail}/gate", "--ttl", "10m", "--actor", "ada")
+    told = made("status").out
+    assert re.search(r"mail +m1  Which port\?  ada  \d+ s  decision required", told)
+    assert re.search(r"release 2/gate  ada  \d+ s, \d+ min left", told)
+    assert "maya" not in told[told.index("agents (") : told.index("locks (")], "people are no rows of the fleet"
+    assert "Which port?" in made("mail", "get", "m1").out
+
+
+def test_a_span_with_a_sign_needs_its_unit(made: Cli) -> None:
+    for command in ("timeline", "activity"):
+        refused = made(command, "-5")
+        assert (refused.code, "-5 has no unit" in refused.err, "-5m" in refused.err) == (2, True, True)
+        assert made(command, "-5m").code == 0
 
 
 def test_g4_a_task_is_shown_as_it_was(made: Cli) -> None:

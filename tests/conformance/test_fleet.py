@@ -88,6 +88,19 @@ def test_g1_locks_come_with_their_holders_and_who_waits(world: World) -> None:
     assert path.until == ws.tasks.get(id).deadline
 
 
+def test_g1_a_lock_of_a_stash_and_a_message_have_the_names_that_people_know(world: World) -> None:
+    ws: Any = world.open("ada")
+    trail = ws.trails.create("release 2").id
+    for name, where in (("gate", trail), ("motd", None)):
+        ws.stashes.acquire(ws.stashes.create(name, "lock", trail=where).id, ttl=600)
+    ws.agents.register("maya", role="person")
+    asked = ws.mail.send("maya", "Which port?", type="decision-required")
+    status = ws.status()
+    assert {lock.stash for lock in status.locks} == {"release 2/gate", "motd"}
+    (need,) = status.needs_you
+    assert (need.id, need.short) == (asked.id, asked.short)
+
+
 def _wait_in_vain(call: Any, wanted: Any) -> None:
     with pytest.raises(errors.Held):
         call(wanted, wait=30)

@@ -17,7 +17,9 @@ import msgspec
 from holdfast import errors
 from holdfast.domains import events, locks
 from holdfast.domains.cycles import rows as cycles
+from holdfast.domains.mail.messages import short_of
 from holdfast.domains.paths import patterns
+from holdfast.domains.stashes.rows import STASH_LOCK
 from holdfast.domains.tasks.rows import DEPENDS_ON, TASK
 from holdfast.kernel import activity as refused
 from holdfast.kernel.events import compacted_to, history_page, to_event
@@ -207,7 +209,16 @@ def _locks(snapshot: Snapshot) -> Iterator[LockState]:
             since=as_time(acquired),
             until=None if deadline is None else as_time(deadline),
             waiters=tuple(waiters[kind, scope, name]),
+            stash=_stash(snapshot, name) if kind == STASH_LOCK else "",
         )
+
+
+def _stash(snapshot: Snapshot, id: str) -> str:
+    """The trail and the name of a stash; a global one has its name alone."""
+    row = snapshot.one(
+        "SELECT t.name, s.name FROM stashes s LEFT JOIN trails t ON t.id = s.trail WHERE s.id = ?", (id,)
+    )
+    return "" if row is None else "/".join(filter(None, row))
 
 
 def _waiters(snapshot: Snapshot) -> dict[tuple[str, str, str], list[Waiter]]:
@@ -237,7 +248,7 @@ def _needs(snapshot: Snapshot, locked: Iterable[LockState]) -> Iterator[Need]:
     yield from _mail_to_people(snapshot)
     for lock in locked:
         if lock.until is None and lock.task is None:
-            name = " ".join(lock.patterns) or "/".join(filter(None, (lock.scope, lock.name)))
+            name = " ".join(lock.patterns) or lock.stash or "/".join(filter(None, (lock.scope, lock.name)))
             yield Need("lock", lock.name, name, lock.reason, lock.holder, lock.since, len(lock.waiters))
 
 
@@ -260,7 +271,7 @@ def last_stop(snapshot: Snapshot, id: str) -> tuple[str | None, str | None, int 
 
 
 _MAIL: Final = (
-    "SELECT m.id, x.subject, m.sender, m.type, m.sent, m.task FROM agents a CROSS JOIN deliveries d"
+    "SELECT m.id, x.subject, m.sender, m.type, m.sent, m.task, m.seq FROM agents a CROSS JOIN deliveries d"
     " INDEXED BY deliveries_open ON d.agent = a.name CROSS JOIN messages m ON m.seq = d.message"
     " CROSS JOIN message_texts x ON x.seq = m.seq WHERE a.role IN ('person', 'maintainer') AND d.status <> 'closed'"
     " AND (d.status = 'unread' AND m.ack = 1 OR d.status IN ('unread', 'acknowledged')"
@@ -270,10 +281,10 @@ _MAIL: Final = (
 
 def _mail_to_people(snapshot: Snapshot) -> Iterator[Need]:
     """The messages to people that want an answer, or an acknowledgement."""
-    for id, subject, sender, type, sent, task in snapshot.all(_MAIL, (_MOST,)):
+    for id, subject, sender, type, sent, task, seq in snapshot.all(_MAIL, (_MOST,)):
         kind: Any = "escalation" if type in _ESCALATIONS else "mail"
         held_up = 0 if task is None else 1 + behind(snapshot, task)
-        yield Need(kind, id, subject, type, sender, as_time(sent), held_up)
+        yield Need(kind, id, subject, type, sender, as_time(sent), held_up, short_of(seq))
 
 
 def behind(snapshot: Snapshot, id: str) -> int:

@@ -129,7 +129,8 @@ class Waiter(msgspec.Struct, frozen=True):
 
 
 class LockState(msgspec.Struct, frozen=True):
-    """A lock that is held, and who waits for it, in order. `patterns` are those of a path lock.
+    """A lock that is held, and who waits for it, in order. `patterns` are those of a path lock; `stash` is the trail
+    and the name of the stash that a lock of a stash belongs to, such as "release 2/gate".
 
     `until` is None if it has no end: it lasts until it is released, or as long as the claim on `task`.
     """
@@ -145,6 +146,7 @@ class LockState(msgspec.Struct, frozen=True):
     since: datetime
     until: datetime | None
     waiters: tuple[Waiter, ...]
+    stash: str = ""
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -219,7 +221,10 @@ class ClaimEnd(msgspec.Struct, frozen=True):
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What only a person can move: a task, a message or a lock. `holds_up` tasks wait for it, at most 1,000 counted."""
+    """What only a person can move: a task, a message or a lock. `holds_up` tasks wait for it, at most 1,000 counted.
+
+    `short` is the number of a message, such as m12, which stands for the id wherever one is taken.
+    """
 
     kind: Literal["blocked", "review", "escalation", "mail", "lock"]
     id: str
@@ -228,6 +233,7 @@ class Need(msgspec.Struct, frozen=True):
     by: str | None
     since: datetime
     holds_up: int
+    short: str = ""
 
 
 class FleetStatus(msgspec.Struct, frozen=True):

@@ -315,6 +315,8 @@ def _moment(text: str, plain: int) -> Any:
 
             return spoken(text, datetime.now().astimezone(), plain)
         return moment if moment.tzinfo else moment.astimezone()
+    if sign is not None and text[1:].isdigit():
+        raise Usage(f"{text} has no unit", hint=f"{text}s, {text}m, {text}h or {text}d")
     distance = timedelta(seconds=seconds(text if sign is None else text[1:]))
     try:
         return datetime.now(UTC) + distance * (sign or plain)

@@ -33,6 +33,7 @@ _REDRAW: Final = 1.0  # seconds at least between two drawings
 _IDLE: Final = 5.0  # and at most: what the log does not tell changes too
 _CLEAR: Final = "\x1b[H\x1b[2J"
 _SHOWN: Final = 20
+_PEOPLE: Final = ("person", "maintainer")  # no rows of the fleet, unless they hold a task
 _WIDTH: Final = 80  # columns where there is no terminal
 
 
@@ -87,7 +88,8 @@ def _lines(found: Any, paint: Any) -> Iterator[str]:
     held = f"{counts.in_progress} in progress  {counts.review} in review  {counts.blocked} blocked"
     yield f"{ready}  {counts.waiting} waiting  {held}  {today}"
     yield from _section("needs you", [_need(need, found.time, paint) for need in found.needs_you], found.needs)
-    yield from _section("agents", [_agent(agent, found.time, paint) for agent in found.agents])
+    agents = [agent for agent in found.agents if agent.task is not None or agent.role not in _PEOPLE]
+    yield from _section("agents", [_agent(agent, found.time, paint) for agent in agents])
     yield from _section("locks", [_lock(lock, found.time, paint) for lock in found.locks])
     yield from _section("claims", [_claim(claim, found.time, paint) for claim in found.claims])
     yield from _section(
@@ -109,10 +111,13 @@ def _section(head: str, lines: list[str], count: int | None = None) -> Iterator[
 
 def _need(need: Any, now: datetime, paint: Any) -> str:
     waits = f"  {paint('bold', f'holds up {need.holds_up}')}" if need.holds_up else ""
-    said = f'  "{title(need.reason)}"' if need.reason and need.kind in ("blocked", "review") else ""
+    task = need.kind in ("blocked", "review")
+    said = f'  "{title(need.reason)}"' if need.reason and task else ""
     by = f"  {title(need.by)}" if need.by else ""
-    kind = paint("yellow", f"{need.kind:<10}")
-    name = f"{need.id}  " if need.kind in ("blocked", "review") else ""
+    if need.short and need.reason:
+        said = f"  {need.reason.replace('-', ' ')}"
+    kind = paint("yellow", f"{'mail' if need.short else need.kind:<7}")
+    name = f"{need.id if task else need.short}  " if task or need.short else ""
     return f"{kind}  {name}{title(need.title)}{by}  {span(now - need.since)}{waits}{said}"
 
 
@@ -134,7 +139,7 @@ def _agent(agent: Any, now: datetime, paint: Any) -> str:
 
 
 def _lock(lock: Any, now: datetime, paint: Any) -> str:
-    name = " ".join(lock.patterns) or "/".join(filter(None, (lock.scope, lock.name)))
+    name = " ".join(lock.patterns) or lock.stash or "/".join(filter(None, (lock.scope, lock.name)))
     end = f"{span(lock.until - now)} left" if lock.until else "with its task" if lock.task else paint("red", "no end")
     line = f"{title(name)}  {title(lock.holder)}  {span(now - lock.since)}, {end}"
     waits = ", ".join(f"{title(each.name)} {span(now - each.since)}" for each in lock.waiters)
@@ -312,6 +317,7 @@ def graph(session: Session, given: dict[str, Any]) -> int:
 # --- activity --------------------------------------------------------------------------------------------------------
 
 _BARS: Final = " ▁▂▃▄▅▆▇█"
+_BAR_WIDTH: Final = 18  # bars of a line, beside the counts
 
 
 @command("activity", *arguments_of(_ACTIVITY), op=_ACTIVITY, relayed=True)
@@ -322,19 +328,19 @@ def activity(session: Session, given: dict[str, Any]) -> int:
     if session.out.json or session.out.quiet:
         session.out.result(_ACTIVITY, found)
         return 0
-    session.out.text(
-        f"from {moment(found.since)} to {moment(found.until)}, each bar {span(timedelta(seconds=found.bucket))}"
-    )
+    joined = -(-len(found.total.closed) // _BAR_WIDTH)  # buckets of a bar: the bars cover all of the time
+    bar = span(timedelta(seconds=found.bucket * joined))
+    session.out.text(f"from {moment(found.since)} to {moment(found.until)}, each bar {bar}, as high as what was closed")
     fields = found.total.__struct_fields__
     session.out.text(f"{'':<10}" + "".join(f" {field}" for field in fields))
     for name, tally in (*found.agents.items(), ("all", found.total)):
         sums = "".join(f" {sum(getattr(tally, field)):>{len(field)}}" for field in fields)
-        session.out.text(f"{short(printable(name), 9):<10}{sums}  {_bars(tally.closed, 18)}".rstrip())
+        session.out.text(f"{short(printable(name), 9):<10}{sums}  {_bars(tally.closed, joined)}".rstrip())
     return 0
 
 
-def _bars(numbers: list[int], width: int = 20) -> str:
-    """Numbers as bars of a line of text, the last ones if there are too many."""
-    shown = numbers[-width:]
+def _bars(numbers: list[int], joined: int) -> str:
+    """Numbers as bars of a line of text, so many of them in each."""
+    shown = [sum(numbers[at : at + joined]) for at in range(0, len(numbers), joined)]
     most = max(shown, default=0) or 1
     return "".join(_BARS[-(-number * (len(_BARS) - 1) // most)] for number in shown)

@@ -23,6 +23,7 @@ from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.credentials import Credentials, remember
+from holdfast.faces.cli.width import fitted, title
 from holdfast.faces.http.auth import EVERY, FIRST_TOKEN, LOST_HINT, MAIN, Token, Tokens, check_space
 from holdfast.faces.http.listener import BACKUPS_KEPT, MAX_WATCHERS, PORT, Settings
 from holdfast.workspace import Workspace, with_context
@@ -317,7 +318,10 @@ def create(session: Session, given: dict[str, Any]) -> int:
 def show(session: Session, given: dict[str, Any]) -> int:
     """List the tokens of a server, without their secrets."""
     found = _tokens(session).all()
-    session.out.say([_public(token) for token in found], *map(_line, found))
+    wide = max((len(token.actor or "-") for token in found), default=0)
+    session.out.say(
+        [_public(token) for token in found], *(fitted(_line(token, wide), session.out.width) for token in found)
+    )
     return 0
 
 
@@ -343,9 +347,10 @@ def _public(token: Token) -> dict[str, Any]:
     return fields
 
 
-def _line(token: Token) -> str:
+def _line(token: Token, wide: int) -> str:
+    """A token, with its actor in a column of this width; a long note is cut where the line ends."""
     workspace = token.workspace or '""'
-    return f"{token.id}  {token.role:<5}  {workspace:<12}  {token.actor or '-':<16}  {token.note}".rstrip()
+    return f"{token.id}  {token.role:<5}  {workspace:<12}  {token.actor or '-':<{wide}}  {title(token.note)}".rstrip()
 
 
 @command(
