@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -170,7 +172,13 @@ def test_backups_are_made_while_it_runs_and_counted(tmp_path: Path) -> None:
     with process(tmp_path / "store", "--backup-dir", str(target), "--backup-every", "1") as server:
         wait_until(lambda: "holdfast_backups_total 0\n" not in server.call("GET", "/metrics").text, "a backup")
         assert any(target.glob("main-*.backup"))
-        assert "holdfast_upkeep_failures_total 0\n" in server.call("GET", "/metrics").text
+        told = server.call("GET", "/metrics").text
+        assert "holdfast_upkeep_failures_total 0\n" in told
+        newest = re.search(r'holdfast_newest_backup_timestamp_seconds{file="(.*)"} (\S+)\n', told)
+        assert newest
+        assert Path(newest[1]).parent == target
+        assert abs(time.time() - float(newest[2])) < 60
+        assert f'holdfast_info{{version="{holdfast.__version__}"}} 1\n' in told
 
 
 def test_only_the_newest_backups_of_a_workspace_are_kept_and_other_files_are_left_alone(tmp_path: Path) -> None:

@@ -16,12 +16,13 @@ import threading
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 from urllib.parse import unquote
 
-from holdfast import errors
+from holdfast import __version__, errors
 from holdfast.clock import SystemClock
 from holdfast.faces.http.listener import Settings
 from holdfast.faces.http.request import Request
@@ -160,6 +161,15 @@ class Upkeep:
         for old in mine[: -self._settings.backups_kept]:
             remove_backup(old)
 
+    def newest_backup(self) -> tuple[Path, float] | None:
+        """The newest file in the folder of backups, also of an earlier start, and when it was made."""
+        folder = self._settings.backup_folder
+        found = []
+        for path in [] if folder is None else folder.glob(f"*{SUFFIX}"):
+            with suppress(FileNotFoundError):  # an old one that was just deleted
+                found.append((path, path.stat().st_mtime))
+        return max(found, key=lambda each: each[1], default=None)
+
     async def _checkpoint(self) -> None:
         for space in self._spaces.open():
             await self._attempt("checkpoint", asyncio.to_thread(space.workspace.checkpoint))
@@ -236,6 +246,8 @@ class Metrics:
 
         `nodes` are those of replicated workspaces.
         """
+        yield "# TYPE holdfast_info gauge"
+        yield f'holdfast_info{{version="{__version__}"}} 1'
         yield "# TYPE holdfast_requests_total counter"
         for (method, status), count in sorted(self._requests.items()):
             yield f'holdfast_requests_total{{method="{method}",status="{status}"}} {count}'
@@ -254,6 +266,10 @@ class Metrics:
         yield f"holdfast_watchers_cut_total {watchers.cut}"
         yield "# TYPE holdfast_backups_total counter"
         yield f"holdfast_backups_total {upkeep.backups}"
+        if (newest := upkeep.newest_backup()) is not None:
+            yield "# TYPE holdfast_newest_backup_timestamp_seconds gauge"
+            file = str(newest[0]).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            yield f'holdfast_newest_backup_timestamp_seconds{{file="{file}"}} {newest[1]:.3f}'
         yield "# TYPE holdfast_upkeep_failures_total counter"
         yield f"holdfast_upkeep_failures_total {upkeep.failures}"
         yield "# TYPE holdfast_revision gauge"
