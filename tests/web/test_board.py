@@ -48,7 +48,7 @@ def test_w4_a_card_is_dragged_to_claim_it_and_a_dialog_says_until_when(site: Sit
     expect(maya.find('.column[data-column="review"]')).to_have_class(re.compile("no-target"))
     maya.sees(".board-hint", f"Moving {id}. From open it can go to in progress or closed.")
     maya.page.mouse.up()
-    maya.sees("dialog", "is yours until")
+    maya.sees("dialog", "will be yours until")
     answer(maya, "Claim")
     expect(card(maya, id, "in_progress")).to_contain_text("maya")
     card(maya, id).focus()
@@ -118,9 +118,10 @@ TARGETS = {
 def test_w4_only_the_columns_that_a_card_can_go_to_are_targets(site: Site, maya: Person) -> None:
     id = make(site, "no further than that")
     maya.open("board")
+    make(site, "my own", "maya")
     for column, targets in TARGETS.items():
         source = maya.find(f'.column[data-column="{column}"]')
-        source.locator(".card").first.hover()
+        source.locator(".card", has_text="my own" if column == "in_progress" else None).first.hover()
         maya.page.mouse.down()
         source.locator(".column-head").hover()
         source.locator(".column-head").hover()
@@ -132,8 +133,60 @@ def test_w4_only_the_columns_that_a_card_can_go_to_are_targets(site: Site, maya:
         expect(maya.find(".column.target")).to_have_count(0)
     before = site.by("maya").revision
     card(maya, id, "open").drag_to(maya.find('.column[data-column="review"]'))
-    expect(card(maya, id, "open")).to_be_visible()
+    expect(card(maya, id, "open").get_by_role("alert")).to_contain_text("From open it can go to in progress or closed.")
     assert (site.by("maya").revision, maya.find("dialog").count()) == (before, 0)
+
+
+@pytest.mark.parametrize(("column", "key"), [("open", "x"), ("open", "r"), ("closed", "d")])
+def test_w4_a_key_that_a_card_does_not_take_says_what_it_takes(site: Site, maya: Person, column: str, key: str) -> None:
+    id = make(site, "not that way")
+    if column == "closed":
+        site.by("maya").tasks.close(id)
+    maya.open("board")
+    expect(card(maya, id, column)).to_be_visible()
+    before = site.by("maya").revision
+    card(maya, id).focus()
+    maya.page.keyboard.press(key)
+    expect(card(maya, id, column).get_by_role("alert")).to_contain_text(f"From {column} it can go to")
+    assert (site.by("maya").revision, maya.find("dialog").count()) == (before, 0)
+
+
+def test_w4_a_card_of_somebody_else_has_no_target_and_says_who_holds_it(site: Site, maya: Person) -> None:
+    id = make(site, "held by zoe", "zoe")
+    maya.open("board")
+    card(maya, id, "in_progress").hover()
+    maya.page.mouse.down()
+    column = maya.find('.column[data-column="review"]')
+    column.hover()
+    column.hover()
+    maya.sees(".board-hint", "zoe holds it for")
+    maya.sees(".board-hint", "Only the holder moves it.")
+    expect(maya.find(".column.target")).to_have_count(0)
+    maya.page.mouse.up()
+    expect(card(maya, id, "in_progress").get_by_role("alert")).to_contain_text("Only the holder moves it to review.")
+
+
+@pytest.mark.parametrize("way", ["drag", "menu", "key"])
+def test_w4_closing_an_open_card_says_that_what_waits_for_it_goes_on_and_so_it_does(
+    site: Site, maya: Person, way: str
+) -> None:
+    ws = site.by("maya")
+    id = make(site, "wanted by another")
+    waits = ws.tasks.create("waits for it", priority=0, depends_on=[id]).id
+    maya.open("board")
+    expect(card(maya, waits)).to_have_count(1)
+    if way == "drag":
+        card(maya, id, "open").drag_to(maya.find('.column[data-column="closed"]'))
+    else:
+        card(maya, id, "open").focus()
+        maya.page.keyboard.press("m" if way == "menu" else "d")
+    if way == "menu":
+        maya.find("dialog select").select_option("closed")
+        maya.page.get_by_role("button", name="Move", exact=True).click()
+    maya.sees("dialog", "what waits for it can go on")
+    answer(maya, "Close", "not needed")
+    expect(maya.find(f'[data-group="ready"] .card[data-id="{waits}"]')).to_be_visible()
+    assert (ws.tasks.get(id).status, ws.tasks.explain(waits).ready) == ("closed", True)
 
 
 @pytest.mark.parametrize("target", sorted(TARGETS["in_progress"]))
@@ -155,10 +208,79 @@ def test_w4_a_claim_that_came_too_late_is_refused_at_the_card(site: Site, maya: 
     id = make(site, "wanted by two")
     maya.open("board")
     card(maya, id, "open").drag_to(maya.find('.column[data-column="in_progress"]'))
+    maya.page.route("**/api/board?**", lambda route: route.abort())  # the news comes later than the click
     site.by("zoe").tasks.claim(id)
     answer(maya, "Claim")
-    expect(card(maya, id, "in_progress").get_by_role("alert")).to_contain_text("zoe")
+    refusal = card(maya, id).get_by_role("alert")
+    expect(refusal).to_contain_text(re.compile(r"claimed by zoe since \d\d:\d\d\. Take another one\."))
+    assert not re.search(r"POST|GET|/api/|T\d\d:", refusal.inner_text()), "a person is not told how to call the server"
+    assert card(maya, id).evaluate("card => card.scrollWidth <= card.clientWidth"), "it stays in its card"
+    box, priority = card(maya, id).bounding_box(), card(maya, id).locator(".priority").bounding_box()
+    assert box
+    assert priority
+    assert priority["x"] + priority["width"] <= box["x"] + box["width"]
+    maya.page.unroute("**/api/board?**")
     assert site.by("zoe").tasks.get(id).claimed_by == "zoe"
+
+
+def test_w4_a_dialog_that_somebody_else_overtakes_says_so(site: Site, maya: Person) -> None:
+    id = make(site, "wanted by two")
+    maya.open("board")
+    card(maya, id, "open").drag_to(maya.find('.column[data-column="in_progress"]'))
+    maya.sees("dialog", "will be yours until")
+    site.by("zoe").tasks.claim(id)
+    maya.sees("dialog", "zoe was faster: it is in progress by now.")
+    expect(maya.page.get_by_role("button", name="Claim", exact=True)).to_be_disabled()
+    maya.page.get_by_role("button", name="Cancel").click()
+    expect(card(maya, id, "in_progress")).to_contain_text("zoe")
+
+
+def test_w4_a_card_is_opened_by_its_title_and_by_itself_and_back_leads_to_the_board(site: Site, maya: Person) -> None:
+    id = make(site, "open me")
+    maya.open("board", query="?priority=0")
+    card(maya, id).locator(".card-title").click()
+    expect(maya.page.locator("h1")).to_have_text("open me")
+    maya.page.go_back()
+    card(maya, id).click(position={"x": 4, "y": 4})
+    expect(maya.page.locator("h1")).to_have_text("open me")
+    maya.page.go_back()
+    expect(card(maya, id)).to_be_visible()
+    assert maya.page.url.endswith("/board?priority=0")
+
+
+def test_w4_back_takes_back_a_filter(site: Site, maya: Person) -> None:
+    maya.open("fleet")
+    expect(maya.find(".count-box").first).to_be_visible()
+    maya.page.keyboard.press("g")
+    maya.page.keyboard.press("b")
+    maya.page.get_by_label("holder").select_option("ada")
+    expect(maya.find(".card")).to_have_count(1)
+    maya.page.get_by_label("Filter by text").type("lexer")
+    expect(maya.page).to_have_url(re.compile("text=lexer"))
+    maya.page.go_back()
+    expect(maya.page).to_have_url(re.compile(r"/board\?holder=ada$"))
+    maya.page.go_back()
+    expect(maya.page).to_have_url(re.compile("/board$"))
+    maya.page.go_back()
+    expect(maya.page).to_have_url(re.compile("/fleet$"))
+
+
+def test_w4_a_filter_that_is_refused_looks_like_no_empty_board(site: Site, maya: Person) -> None:
+    maya.open("board", query="?type=zzz")
+    expect(maya.page.get_by_role("alert")).to_contain_text("'zzz' is not a type of task")
+    expect(maya.find(".columns")).to_be_hidden()
+    maya.page.get_by_role("link", name="Show all tasks").click()
+    expect(maya.find(".card").first).to_be_visible()
+
+
+def test_w4_a_long_reason_keeps_its_card_short(site: Site, maya: Person) -> None:
+    id = make(site, "stuck", "zoe")
+    site.by("zoe").tasks.block(id, reason="because of that, " * 300)
+    maya.open("board")
+    note = card(maya, id, "blocked").locator(".note-amber")
+    expect(note).to_be_visible()
+    assert note.evaluate("note => note.clientHeight") <= 7 * 16
+    assert (note.get_attribute("title") or "").startswith("because of that, because")
 
 
 def test_w4_a_column_says_at_its_foot_how_many_more_there_are(site: Site, maya: Person) -> None:

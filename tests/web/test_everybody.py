@@ -92,7 +92,7 @@ def test_w15_the_whole_flow_by_keyboard(maya: Person, site: Site) -> None:
     press("Enter")
     expect(page.locator("h1")).to_have_text("made by keyboard")
     press("c")
-    expect(page.get_by_role("dialog")).to_contain_text("is yours until")
+    expect(page.get_by_role("dialog")).to_contain_text("will be yours until")
     press("Enter")
     expect(page.locator(".task-facts")).to_contain_text("held by maya")
     press("m")

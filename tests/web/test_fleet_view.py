@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from holdfast.faces.http.auth import Tokens
 from tests.web.site import Person, Site
@@ -169,7 +170,7 @@ def test_w7_a_task_tells_everything_and_a_person_takes_it_through_its_life(maya:
     expect(page.locator(".event").first.locator(".diff .added")).to_contain_text("shorter")
     expect(page.locator(".event").first).to_contain_text("P2 → P0")
     act("claim")
-    expect(page.get_by_role("dialog")).to_contain_text("is yours until")
+    expect(page.get_by_role("dialog")).to_contain_text("will be yours until")
     save("Claim")
     expect(page.locator(".task-facts")).to_contain_text("held by maya")
     act("release")
@@ -285,9 +286,63 @@ def test_w7_a_refused_act_says_why_and_the_dialog_stays(maya: Person, site: Site
     page.get_by_role("dialog").get_by_label("Title").fill("mine")
     site.by("ben").tasks.update(task.id, title="somebody else's")
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
-    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("version")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("Somebody else changed it meanwhile.")
     page.keyboard.press("Escape")
     expect(page.locator("h1")).to_have_text("somebody else's")
+
+
+def test_w7_an_edit_that_meets_another_shows_it_and_goes_on_with_what_was_typed(maya: Person, site: Site) -> None:
+    ben = site.by("ben")
+    task = ben.tasks.create("contested", body="first line\n", priority=2)
+    page = maya.open("task", task.id)
+    page.locator("[data-name=edit]").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Body").fill("mine")
+    ben.tasks.update(task.id, body="first line\nhis line", priority=1)
+    dialog.get_by_role("button", name="Save").click()
+    told = dialog.get_by_role("alert")
+    expect(told).to_contain_text("Save again to put yours in place of theirs")
+    expect(told.locator(".added")).to_contain_text("his line")
+    expect(told).to_contain_text("2 → 1")
+    expect(dialog.get_by_label("Body")).to_have_value("mine")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+    kept = ben.tasks.get(task.id)
+    assert (kept.body, kept.priority, kept.title) == ("mine", 1, "contested"), "what she did not touch stays his"
+
+
+def test_w7_an_edit_is_not_stopped_by_a_claim(maya: Person, site: Site) -> None:
+    task = site.by("ben").tasks.create("edited and claimed")
+    page = maya.open("task", task.id)
+    page.locator("[data-name=edit]").click()
+    site.by("ben").tasks.claim(task.id)
+    expect(page.locator(".task-facts")).to_contain_text("held by ben")
+    page.get_by_role("dialog").get_by_label("Title").fill("edited")
+    page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("Save again to keep both.")
+    page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    expect(page.locator("h1")).to_have_text("edited")
+
+
+def test_w7_a_claim_that_was_overtaken_says_so_in_its_dialog(maya: Person, site: Site) -> None:
+    task = site.by("ben").tasks.create("wanted by two")
+    page = maya.open("task", task.id)
+    page.locator("[data-name=claim]").click()
+    expect(page.get_by_role("dialog")).to_contain_text("will be yours until")
+    site.by("ben").tasks.claim(task.id)
+    expect(page.get_by_role("dialog")).to_contain_text("it is in progress, held by ben by now")
+    expect(page.get_by_role("dialog").get_by_role("button", name="Claim")).to_be_disabled()
+
+
+def test_w7_d_closes_an_open_task_as_on_the_board(maya: Person, site: Site) -> None:
+    task = site.by("ben").tasks.create("done by hand")
+    page = maya.open("task", task.id)
+    expect(page.locator("h1")).to_have_text("done by hand")
+    page.keyboard.press("d")
+    expect(page.get_by_role("dialog")).to_contain_text("what waits for it can go on")
+    page.get_by_role("dialog").get_by_label("Reason").fill("done")
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    expect(page.locator(".task-facts")).to_contain_text("closed")
 
 
 def test_w7_an_admin_releases_by_force_with_a_reason(maya: Person, site: Site) -> None:
@@ -304,7 +359,86 @@ def test_w7_an_admin_releases_by_force_with_a_reason(maya: Person, site: Site) -
 
 def test_w7_a_task_that_does_not_exist_says_so(maya: Person) -> None:
     page = maya.open("task", "hf-none")
-    expect(page.get_by_role("alert").first).to_contain_text("hf-none")
+    expect(page.get_by_role("alert").first).to_contain_text(
+        "There is no task 'hf-none'. The search finds tasks by words or id."
+    )
+    expect(page.get_by_placeholder("Write a note")).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("bogus", "There is no view bogus."),
+        ("mail/xx", "There is no thread or message 'xx'."),
+        ("state/none/none", "There is nothing called none here"),
+        ("state/stash/xx", "xx"),
+        ("graph/hf-nope", "There is no task 'hf-nope'."),
+        ("graph?root=hf-nope", "There is no task 'hf-nope'."),
+    ],
+)
+def test_w15_an_address_of_nothing_says_so(maya: Person, address: str, said: str) -> None:
+    page = maya.open(address)
+    place = page.locator("main .note-red, main h1 + p")
+    expect(place.first).to_contain_text(said)
+    assert "GET" not in place.first.inner_text()
+    expect(page.locator("main .node, main .letter, main pre.code")).to_have_count(0)
+    place.get_by_role("link").first.click()
+    expect(page.locator("main .note-red")).to_have_count(0)
+
+
+NAMES = (
+    "agent-1",
+    "agent-2",
+    "claude-7f3a",
+    "coordinator",
+    "reviewer",
+    "fix-agent-session-20261119-a1",
+    "fix-agent-session-20261119-b2",
+)
+
+
+def test_w3_ordinary_names_are_read_whole_and_long_ones_are_told_apart(maya: Person, site: Site) -> None:
+    for name in NAMES:
+        site.by(name).agents.register(program="claude")
+        site.by(name).locks.acquire(f"lock-{name}", ttl=600)
+    page = maya.open("fleet")
+    for view in ("fleet", "locks"):
+        page = maya.open(view)
+        shown = {}
+        for name in NAMES:
+            cell = page.locator(f'main td[title="{name}"]').first
+            expect(cell).to_be_visible()
+            assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth"), f"{name} is cut in {view}"
+            shown[name] = cell.inner_text()
+        assert len(set(shown.values())) == len(NAMES), shown
+        assert all(shown[name] == name for name in NAMES if len(name) <= 16), shown
+
+
+def test_w15_the_first_tab_leads_past_the_navigation(maya: Person) -> None:
+    page = maya.open("fleet")
+    expect(page.locator(".count-box").first).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.querySelector('main').contains(document.activeElement)")
+
+
+def test_w11_the_log_says_what_the_command_line_says(maya: Person, site: Site) -> None:
+    noa = site.by("noa")
+    task = noa.tasks.create("name the ports")
+    noa.paths.lock(["src/web/app.ts"], ttl=600, reason="a new view")
+    noa.locks.acquire("deploy-2", ttl=600)
+    noa.agents.register(role="maintainer")
+    noa.mail.send([f"agent-{n}" for n in range(9)], "To many")
+    page = maya.open("log", query="?actor=noa")
+    told = page.locator(".event-head")
+    expect(told.filter(has_text=f"made {task.id}: name the ports")).to_have_count(1)
+    expect(told.filter(has_text="noa locked src/web/app.ts: a new view")).to_have_count(1)
+    expect(told.filter(has_text="noa took the lock deploy-2")).to_have_count(1)
+    expect(told.filter(has_text="noa registered, role maintainer")).to_have_count(1)
+    expect(told.filter(has_text="agent-4 and 4 more: To many")).to_have_count(1)
 
 
 @pytest.mark.core
@@ -339,6 +473,11 @@ def test_w12_the_server_shows_health_and_requests_and_switches_between_workspace
     page = maya.open("server")
     expect(page.locator(".counts")).to_contain_text("answers")
     expect(page.locator(".counts")).to_contain_text("requests a second")
+    expect(page.locator(".count-box").first).to_contain_text("healthy")
+    expect(page.locator(".counts")).to_contain_text("version")
+    expect(page.get_by_text("This server makes none while it runs.")).to_be_visible()
+    expect(page.get_by_text("holdfast_requests_total")).to_be_hidden()
+    page.get_by_text("All figures").click()
     expect(page.get_by_text("holdfast_requests_total")).to_be_visible()
     page.reload()
     page.get_by_label("workspace").select_option("team-b")
@@ -346,6 +485,24 @@ def test_w12_the_server_shows_health_and_requests_and_switches_between_workspace
     expect(page.get_by_text("Nothing needs you.")).to_be_visible()
     page.go_back()
     expect(page.get_by_role("heading", name="Server")).to_be_visible()
+
+
+def test_w12_the_server_says_whether_it_is_well_and_where_the_newest_backup_lies(maya: Person) -> None:
+    failures = 0
+
+    def answer(route: Route) -> None:
+        real = route.fetch()
+        made = f'holdfast_newest_backup_timestamp_seconds{{file="/b/main-1.backup"}} {time.time() - 300:.0f}\n'
+        told = real.text().replace("upkeep_failures_total 0", f"upkeep_failures_total {failures}")
+        route.fulfill(response=real, body=made + told)
+
+    maya.page.route("**/metrics", answer)
+    page = maya.open("server")
+    expect(page.locator(".count-box").first).to_contain_text("healthy")
+    expect(page.locator(".server")).to_contain_text("The newest is 5 min old")
+    expect(page.locator(".server")).to_contain_text("/b/main-1.backup")
+    failures = 2
+    expect(page.locator(".count-box").first).to_contain_text("2 failures of upkeep")
 
 
 def test_w12_a_reader_sees_that_it_answers_and_no_figure_or_workspace_of_others(site: Site, chromium: Browser) -> None:
@@ -358,7 +515,8 @@ def test_w12_a_reader_sees_that_it_answers_and_no_figure_or_workspace_of_others(
         page.goto(f"{site.url}/ui/team-b/server")
         expect(page.locator(".counts")).to_contain_text("answers")
         expect(page.locator(".server")).to_contain_text("for tokens of the role admin")
-        assert page.locator(".counts .count-box").count() == 4
+        assert page.locator(".counts .count-box").count() == 3
+        expect(page.locator(".count-box").first).to_contain_text("up")
         assert page.locator(".rate-bar").count() == 0
         assert "holdfast_" not in page.content()
         assert page.get_by_label("workspace").locator("option").all_inner_texts() == ["team-b"]

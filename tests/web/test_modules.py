@@ -127,3 +127,55 @@ def test_w16_characters_that_are_not_seen_are_named(module: Any, text: str, expe
 )
 def test_w15_a_search_has_words_and_filters(module: Any, typed: str, filters: dict[str, str], text: str) -> None:
     assert module("search.js", "m.parseSearch(a)", typed) == {"filters": filters, "text": text}
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            {"message": "there is no task 'hf-x'", "hint": "GET /api/tasks lists the tasks", "code": "TASK_NOT_FOUND"},
+            "There is no task 'hf-x'. The search finds tasks by words or id.",
+        ),
+        (
+            {
+                "message": "a request may have 128 headers, and 9 bytes",
+                "hint": "send fewer",
+                "code": "HEADERS_TOO_LARGE",
+            },
+            "It is too long for the server: shorten it.",
+        ),
+        ({"message": "bob has a=b", "hint": "wait=60 waits", "code": "HELD"}, None),
+        ({"message": "no", "hint": "POST /api/x", "code": "ELSE"}, "No."),
+        ({"message": "a title is text", "hint": "give it one", "code": "INVALID"}, "A title is text. Give it one."),
+    ],
+)
+def test_w15_an_error_is_told_to_a_person(module: Any, error: dict[str, str], said: str | None) -> None:
+    assert module("api.js", "m.explain(a)", error) == (said or "Bob has a=b. Wait for it, or write to its holder.")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "rows"),
+    [
+        (["a/b/c/d.py"], ["0 a/b/c/d.py"]),
+        (["a/b/x/**", "a/b/y/*.py"], ["0 a/b/", "1 x/**", "1 y/*.py"]),
+        (["a/b/x", "a/z"], ["0 a/", "1 b/x", "1 z"]),
+        (["*.md", "web/[id]/p.tsx"], ["0 web/[id]/p.tsx", "0 *.md"]),
+        (["a/b/c/x", "a/b/c/y", "a/k/m/n"], ["0 a/", "1 b/c/", "2 x", "2 y", "1 k/m/n"]),
+    ],
+)
+def test_w9_folders_that_hold_one_thing_are_one_line_with_it(module: Any, patterns: list[str], rows: list[str]) -> None:
+    locks = [{"name": str(n), "holder": "ada", "patterns": [each], "waiters": []} for n, each in enumerate(patterns)]
+    call = "m.tree(a, new Set()).map((row) => `${row.depth} ${row.lock ? row.name : `${row.folder}/`}`)"
+    assert module("views/locks.js", call, locks) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("**a** and `b`", "a and b"),
+        ("# head\n- one\n> said", "head\none\nsaid"),
+        ("[x](https://e.org) 2*3*4", "x 2*3*4"),
+    ],
+)
+def test_w8_a_preview_has_no_marks(module: Any, text: str, plain: str) -> None:
+    assert module("markdown.js", "m.plain(a)", text) == plain

@@ -134,3 +134,20 @@ def test_w2_w15_an_empty_workspace_says_what_to_do_first(empty: Running, context
     page.get_by_label("Or paste a token").fill(Tokens(empty.folder).create("read")[1])
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_text("Nothing needs you.")).to_be_visible()
+
+
+def test_w2_what_is_no_token_or_no_free_name_is_refused_in_words(empty: Running, context: BrowserContext) -> None:
+    page = context.new_page()
+    page.goto(f"{empty.url}/ui/")
+    page.get_by_label("Or paste a token").fill("x" * 100_000)
+    page.get_by_role("button", name="Sign in").click()
+    refused = page.get_by_role("alert").last
+    expect(refused).to_contain_text("That is no token: it has 100000 characters.")
+    empty.call("POST", "/api/agents", json={"name": "ada"}, headers={"x-agent-id": "ada"})
+    page.goto(link_of(empty.folder))
+    name = page.get_by_label("Your name")
+    name.fill("ada")
+    page.get_by_role("button", name="Go on").click()
+    expect(refused).to_contain_text("The name ada belongs to an agent: choose another one.")
+    name.fill("")
+    expect(refused).to_be_hidden()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
-from tests.web.site import Person, Site
+from tests.web.site import NARROW, WIDE, Person, Site
 
 # --- W5 --------------------------------------------------------------------------------------------------------------
 
@@ -43,6 +43,30 @@ def test_w5_it_zooms_folds_and_saves(site: Site, maya: Person) -> None:
     text = saving.value.path().read_text()
     assert text.startswith("<svg")
     assert "sign the release" in text
+
+
+def test_w5_it_opens_so_that_it_can_be_read_and_nothing_leaves_its_box(site: Site, maya: Person) -> None:
+    ws = site.by("a-rather-long-name")
+    top = ws.tasks.create("wide", type="epic").id
+    made = [ws.tasks.create(f"{n} " + "unbroken" * 9, parent_id=top).id for n in range(40)]
+    for id in made[1:]:
+        ws.tasks.depend(id, made[0])
+    ws.tasks.claim(made[0])
+    for query in ("", "?tree=1"):
+        maya.open("graph", top, query=query)
+        node = maya.find(f'.node[data-id="{made[0]}"]')
+        expect(node).to_be_in_viewport()
+        assert int(maya.find(".percent").inner_text().split()[0]) >= 70
+        parts = node.evaluate("""node => {
+            const box = (each) => each.getBoundingClientRect(), at = (name) => box(node.querySelector(name));
+            const titles = [...node.querySelectorAll('.node-title')].map((each) => box(each).right);
+            return [Math.max(...titles), at('.box').right, at('.node-id').right, at('.node-holder').left];
+        }""")
+        assert parts[0] <= parts[1], "the title stays in its box"
+        assert parts[2] <= parts[3], "the holder does not cover the id"
+        expect(maya.find(".node-holder").first).to_contain_text("…")
+    for track in maya.find('.graph-rail .section:has(h3:text("Parallel tracks")) .rail-row').all():
+        assert (track.bounding_box() or {"height": 99})["height"] < 34, "on one line"
 
 
 # --- W6 --------------------------------------------------------------------------------------------------------------
@@ -96,6 +120,18 @@ def test_w6_mail_is_ticks_and_locks_and_waits_are_lines(site: Site, maya: Person
     maya.sees(".hover-card", "released")
 
 
+def test_w6_a_long_name_keeps_its_lane_and_its_state(site: Site, maya: Person) -> None:
+    name = "agent-with-a-rather-long-name-session-20261119-f3a9c1"
+    ws = site.by(name)
+    ws.tasks.claim(ws.tasks.create("held").id)
+    maya.open("timeline")
+    lane = maya.find(f'.lane[data-agent="{name}"] .lane-name')
+    expect(lane).to_contain_text("agent-w…")
+    expect(lane.locator("b")).to_have_attribute("title", name)
+    expect(lane).to_contain_text("in progress")
+    assert lane.evaluate("lane => lane.scrollHeight <= lane.clientHeight")
+
+
 # --- W8 --------------------------------------------------------------------------------------------------------------
 
 
@@ -138,12 +174,30 @@ def test_w8_a_person_writes_and_finds(site: Site, maya: Person) -> None:
     maya.sees(".thread-row", "Which port on the test machine?")
 
 
+def test_w8_mail_to_everybody_shows_everybody_and_you_first(site: Site, maya: Person) -> None:
+    nia = site.by("nia")
+    for n in range(20):
+        site.by(f"more-{n}").agents.register()
+    sent = nia.mail.send("*", "A word to **all**", "It is `done`:\n\n- one", ack=True)
+    nia_status = nia.mail.get(sent.id).status
+    site.by("more-7").mail.ack(sent.id)
+    maya.open("mail", sent.thread)
+    people = maya.find('.mail-rail .section:has(h3:text("Who has done what")) .rail-row')
+    expect(people.first).to_contain_text("maya")
+    expect(people.nth(1)).to_contain_text("more-7")
+    expect(maya.find(".mail-rail .few").first).to_contain_text(f"{len(nia_status) - 12} more")
+    maya.find(".mail-rail summary").first.click()
+    assert {row.locator("b").inner_text() for row in people.all()} == set(nia_status)
+    expect(maya.find(".thread-row.selected")).to_contain_text("It is done: one")
+
+
 # --- W9 --------------------------------------------------------------------------------------------------------------
 
 
 def test_w9_locks_are_a_tree_with_lines_of_waiters_and_force_asks_for_a_reason(site: Site, maya: Person) -> None:
     oda = site.by("oda")
     lock = oda.paths.lock(["lib/codec/**"], ttl=900)
+    oda.paths.lock(["lib/other/**"], ttl=900)
     oda.locks.acquire("release-train")
     with site.waiting(("pia", "lib/codec/a.py"), ("quin", "release-train")):
         maya.open("locks")
@@ -195,6 +249,45 @@ def test_w9_a_path_lock_is_released_by_force_and_its_holder_can_be_written_to(si
     ]
 
 
+DEEP = "services/billing/src/main/java/com/example/billing/invoices/impl/InvoiceServiceImpl.java"
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_w9_a_deep_path_is_one_line_and_shows_its_end(site: Site, chromium: Browser, size: tuple[int, int]) -> None:
+    name = "agent-with-a-rather-long-name-session-20261119-f3a9c1"
+    deep = site.by(name).paths.lock([DEEP], ttl=600)
+    both = [site.by("oda").paths.lock([f"lib/core/{each}/**"], ttl=600).id for each in ("a", "b")]
+    with site.person(chromium, "maya", size=size) as maya:
+        maya.open("locks", deep.id)
+        row = maya.find(f'tr[data-lock="{deep.id}"]')
+        expect(row.locator(".path-end")).to_have_text("InvoiceServiceImpl.java")
+        assert row.locator(".path-end").evaluate("end => end.scrollWidth <= end.clientWidth"), "its end is not cut"
+        assert "services" in row.locator(".path").inner_text()
+        expect(maya.find("tr.folder", has_text="services")).to_have_count(0)
+        expect(maya.find("tr.folder", has_text="lib/core/")).to_have_count(1)
+        for id, rest in zip(both, ("a/**", "b/**"), strict=True):
+            expect(maya.find(f'tr[data-lock="{id}"] .path')).to_have_text(rest)
+        expect(row).to_contain_text("agent-w")
+        side = maya.find(".locks-side .panel").first
+        expect(side).to_contain_text(DEEP)
+        panel = side.bounding_box()
+        button = side.get_by_role("button", name="force release…").bounding_box()
+        assert panel
+        assert button
+        assert button["x"] + button["width"] <= panel["x"] + panel["width"]
+
+
+def test_w9_a_lock_of_a_stash_has_its_name_and_no_force(site: Site, maya: Person) -> None:
+    oda = site.by("oda")
+    trail = oda.trails.create("release 9", state="active")
+    gate = oda.stashes.create("gate", "lock", trail=trail.id)
+    oda.stashes.acquire(gate.id, ttl=600)
+    maya.open("locks", gate.id)
+    expect(maya.find(f'tr[data-lock="{gate.id}"]')).to_contain_text("release 9/gate")
+    expect(maya.find(".locks-side .panel").first).to_contain_text("oda")
+    expect(maya.find(".locks-side .panel").first.get_by_role("button", name="force release…")).to_have_count(0)
+
+
 # --- W10 -------------------------------------------------------------------------------------------------------------
 
 
@@ -205,12 +298,15 @@ def test_w10_cells_have_versions_diffs_and_cycles_their_phases(site: Site, maya:
     expect(maya.find(".code .added")).to_have_count(1)
     maya.find(".version").nth(3).click()
     maya.sees(".detail-foot", "lies between")
+    leaf = maya.page.get_by_role("link", name=re.compile(r"^build "))
+    expect(leaf).to_have_text(re.compile(r"^buildv6\d+ (s|min|h|d)"))
     maya.page.keyboard.press("h")
     expect(maya.find(".state-detail tbody tr")).to_have_count(6)
     expect(maya.find(".phase-in_progress")).to_contain_text("the second factor has no test")
     ada = site.by("ada")
     ada.cells.set("run-7", "build", {"commit": "fresh"})
     expect(maya.find(".state-detail tbody tr")).to_have_count(7)
+    expect(leaf).to_have_text(re.compile(r"^buildv7\d+ s"))
     maya.page.get_by_role("link", name="config").click()
     maya.sees(".state-detail", "-O2")
     maya.page.get_by_role("link", name="peer:spec:login:cycle:1").click()

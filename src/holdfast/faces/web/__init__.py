@@ -40,6 +40,8 @@ _TEMPLATE: Final = re.compile(rb"(?:\\.|[^`\\$]|\$(?!\{))*(`|\$\{)", re.DOTALL) 
 _WORD: Final = re.compile(rb"[\w$]")
 _VALUE: Final = re.compile(rb"[\w$)\]}`'\"]")  # after the end of a value a slash divides
 _BEFORE_PATTERN: Final = (b"return", b"typeof", b"of", b"case")
+_GOES_ON: Final = b"{([,;"  # the end of a line after these ends no statement
+_GOES_ON_BEFORE: Final = b")]}."
 _PLACEHOLDER: Final = b"DIGEST"
 _MODULES: Final = (
     b"<!-- modules -->"  # of the start page: asked for at once, not when a module that imports them has come
@@ -101,7 +103,8 @@ def _preloads() -> bytes:
 def lean(script: bytes) -> bytes:
     """Return a script without its comments, indentation and the spaces between signs.
 
-    Texts, templates, patterns, names and the ends of lines stay as they are, so it does what it did.
+    Texts, templates, patterns, names and the ends of lines that may end a statement stay as they are, so it does what
+    it did.
     """
     found = bytearray()
     values: list[int] = []  # of each template that is open: the braces that are open in its value
@@ -137,7 +140,7 @@ def lean(script: bytes) -> bytes:
 def _gap(before: bytes, space: bytes, after: bytes) -> bytes:
     """What is left of the space between two signs."""
     if b"\n" in space:
-        return b"\n" if before else b""
+        return b"" if not before or before in _GOES_ON or after in _GOES_ON_BEFORE else b"\n"
     if _WORD.match(before):
         return b" " if _WORD.match(after) else b""
     return b" " if before in b"+-" and before == after else b""

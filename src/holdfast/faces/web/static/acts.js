@@ -1,7 +1,9 @@
 // Acts on what needs a person: the same dialogs wherever they are offered. Each returns a promise.
 
-import { seg } from './api.js';
+import { explain, seg } from './api.js';
+import { nameOf } from './agents.js';
 import { ask, notice } from './dialog.js';
+import { clip } from './dom.js';
 
 const who = (context) => `${context.session.name}, ${context.session.role}`;
 
@@ -10,7 +12,7 @@ export const agentNames = async (context) => (context.store.get('status') ?? awa
 
 /** Call and say so if it is refused. */
 export async function attempt(work) {
-  try { return await work(); } catch (error) { notice(error.hint ? `${error.message}: ${error.hint}` : error.message, true); return undefined; }
+  try { return await work(); } catch (error) { notice(explain(error), true); return undefined; }
 }
 
 const task = (id) => `/tasks/${seg(id)}`;
@@ -28,7 +30,7 @@ export const answer = (context, id, title, reason) => ask({
 });
 
 export const closeTask = (context, id, title) => ask({
-  title: `Close ${id}?`, text: `${title} is done or not wanted; what waits for it becomes ready.`, verb: 'Close', as: who(context),
+  title: `Close ${id}?`, text: `${title} is done or not wanted; what waits for it can go on.`, verb: 'Close', as: who(context),
   field: { label: 'Reason', required: true }, act: (reason) => context.api.post(`${task(id)}/close`, { reason }),
 });
 
@@ -41,8 +43,12 @@ export const reply = (context, id, subject) => ask({
   },
 });
 
-export const releaseLock = (context, name, holder) => ask({
-  title: `Release ${name} by force?`, text: `${holder} holds it without an end. Its late writes will be fenced; whoever waits gets it next.`,
-  verb: 'Release by force', force: true, as: who(context), field: { label: 'Reason, kept in the log', required: true },
-  act: (reason) => context.api.post(`/locks/${seg(name)}/release`, { force: true, reason }),
+/** Where a lock is released by force; those of cells and stashes are not, they end by themselves. */
+const RELEASES = { path: () => '/paths/release', lock: ({ name }) => `/locks/${seg(name)}/release` };
+export const forcible = (lock) => lock.kind in RELEASES;
+
+/** Release a lock by force; `told` says who has it. */
+export const releaseLock = (context, lock, told) => ask({
+  title: `Release ${clip(nameOf(lock), 60)} by force?`, text: `${told} Its late writes will be fenced.`, verb: 'Release by force', force: true, as: who(context),
+  field: { label: 'Reason, kept in the log', required: true }, act: (reason) => context.api.post(RELEASES[lock.kind](lock), { ...(lock.kind === 'path' && { id: lock.name }), force: true, reason }),
 });

@@ -12,7 +12,7 @@ export function lines(locks) {
 }
 
 /** The name of a lock as people know it: its path, or its name. */
-export const nameOf = (lock) => (lock.kind === 'path' ? lock.patterns.join(', ') : [lock.scope, lock.name].filter(Boolean).join('/'));
+export const nameOf = (lock) => (lock.kind === 'path' ? lock.patterns.join(', ') : lock.stash || [lock.scope, lock.name].filter(Boolean).join('/'));
 
 /**
  * {state, trouble, silent, words, since, chip}: state is one of shapes.js; words stand where the task would; chip says behind whom it waits.

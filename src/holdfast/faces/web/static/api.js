@@ -1,5 +1,7 @@
 // Calls of operations. A page is a client like any other: it has the rights of its session and nothing else.
 
+import { exact, hourOf, now } from './format.js';
+
 /** A refusal or failure of the server: `message` says what is wrong, `hint` what to do, `code` names it. */
 export class ApiError extends Error {
   constructor(status, body) {
@@ -74,9 +76,19 @@ export function seg(name) {
   return /^\.+$/.test(encoded) ? encoded.replaceAll('.', '%2E') : encoded;
 }
 
-/** What a person reads of an error. */
-export function explain(error) {
-  return error.hint ? `${sentence(error.message)} ${sentence(error.hint)}` : sentence(error.message);
+// What to do, where the server tells a program how to call it.
+const INSTEAD = {
+  ALREADY_CLAIMED: 'take another one', TASK_NOT_FOUND: 'the search finds tasks by words or id', HELD: 'wait for it, or write to its holder',
+};
+const FOR_PROGRAMS = /\b(?:GET|POST|PUT|PATCH|DELETE) \/|\bheaders?\b|Content-|\b\w+=\w/i;
+const TIMES = /\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)/g;
+
+/** What a person reads of an error: no addresses and headers, and times as on a clock. */
+export function explain({ message, hint, code }) {
+  const said = (words) => sentence(words.replace(TIMES, (iso) => (Math.abs(now() - Date.parse(iso)) < 43_200_000 ? hourOf : exact)(iso)));
+  const long = /TOO_LARGE$/.test(code) && /Content-Length|\bheaders\b/.test(message); // told of the request, not of what is in it
+  const what = said(long ? 'it is too long for the server: shorten it' : message), then = long || (hint && FOR_PROGRAMS.test(hint)) ? INSTEAD[code] : hint;
+  return then ? `${what} ${said(then)}` : what;
 }
 
 function sentence(words) {

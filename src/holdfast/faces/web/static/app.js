@@ -1,7 +1,7 @@
 // The page: signs in, opens the stream, draws the frame and shows the view that the address names.
 
 import { Api } from './api.js';
-import { put } from './dom.js';
+import { clip, h, put } from './dom.js';
 import { setClock } from './format.js';
 import { Frame } from './frame.js';
 import { href, parse, route } from './router.js';
@@ -83,7 +83,7 @@ class Page {
 
   /** Show what the address names. */
   open({ view: name, rest, query }) {
-    const found = VIEWS.find((each) => each.name === name) ?? VIEWS[0];
+    const found = VIEWS.find((each) => each.name === name) ?? missing(name);
     this.view?.close?.();
     this.ending?.abort();
     const ending = this.ending = new AbortController();
@@ -95,9 +95,9 @@ class Page {
       may, can: (role) => may(role) && this.store.get('connection').state !== 'lost',
       href: (...to) => href(workspace, ...to),
       go: (...to) => go(href(workspace, ...to)),
-      setQuery: (given) => {
+      setQuery: (given, { step = false } = {}) => {
         const params = new URLSearchParams(Object.entries(given).filter(([, value]) => value));
-        history.replaceState(null, '', location.pathname + (params.size ? `?${params}` : ''));
+        history[step ? 'pushState' : 'replaceState'](null, '', location.pathname + (params.size ? `?${params}` : ''));
       },
     });
     this.frame.show(found, this.view);
@@ -113,6 +113,10 @@ class Page {
     this.frame.close();
   }
 }
+
+/** The view of an address that names none. */
+const missing = (name) => ({ name: '', title: 'No such page', open: ({ href: to }) => ({ element: h('div.view', null, h('h1', null, 'No such page'),
+  h('p', null, 'There is no view ', h('b.text', null, clip(name, 80)), '. There are ', VIEWS.filter((each) => each.icon).map((each, n) => [n > 0 && ', ', h('a.link', { href: to(each.name) }, each.title)]), '.')) }) });
 
 let page = null;
 const go = route(() => show());
@@ -141,7 +145,7 @@ function ask(session, workspace) {
   put(document.body, namePage(async (name) => {
     const api = new Api({ ...session, name }, workspace);
     const agents = await api.get(`/agents/${encodeURIComponent(name)}`).catch((error) => { if (error.status === 404) return null; throw error; });
-    if (agents && agents.registered_at && !['person', 'maintainer'].includes(agents.role)) throw new Error(`${name} is an agent: choose another name`);
+    if (agents && agents.registered_at && !['person', 'maintainer'].includes(agents.role)) throw new Error(`the name ${name} belongs to an agent: choose another one`);
     if (!agents || agents.role === 'agent') await api.post('/agents', { name, role: 'person' });
     keep({ ...session, name });
     show();

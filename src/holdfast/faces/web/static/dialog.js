@@ -8,21 +8,22 @@ import { shape } from './shapes.js';
  * Ask, then act. act(value) may raise: the dialog stays open and shows the reason. Resolves to what act returned, or
  * undefined if it was cancelled.
  * options: {title, text, verb, force, as, field: {label, value, area, required, options, type, name}, fields: [...], act}
+ * `lasting`: somebody else's change of the thing does not overtake it. An error of act may have `shown`, nodes in place of its words.
  * With several fields act gets an object by name; with one, its value.
  */
-export function ask({ title, text, verb, force = false, as = '', field = null, fields = field ? [field] : [], act }) {
+export function ask({ title, text, verb, force = false, as = '', field = null, fields = field ? [field] : [], lasting = false, act }) {
   const opener = document.activeElement;
   const inputs = fields.map((each) => [each, input(each)]);
-  const failure = h('p.note-red', { role: 'alert', hidden: true });
+  const failure = h('div.note-red', { role: 'alert', hidden: true });
   const go = h(`button.${force ? 'danger' : 'primary'}`, { type: 'submit' }, verb);
   const form = h('form', { method: 'dialog' },
-    h('div.dialog-head', null, h('h2', { id: 'dialog-title' }, force && shape('trouble'), title), text && h('p', null, text)),
+    h('div.dialog-head', null, h('h2', { id: 'dialog-title' }, force && shape('trouble'), title), text && h('p.dialog-text', null, text)),
     h('div.dialog-body', null,
       inputs.map(([each, control]) => h('label.field', null, h('span', null, each.label), control)),
       failure,
       h('div.dialog-foot', null, h('span.ink-3', null, as && `as ${as}`),
         h('button', { type: 'button', on: { click: () => dialog.close() } }, 'Cancel'), go)));
-  const dialog = h('dialog', { 'aria-labelledby': 'dialog-title' }, form);
+  const dialog = h('dialog', { 'aria-labelledby': 'dialog-title', class: lasting ? '' : 'step' }, form);
   document.body.append(dialog);
   return new Promise((resolve) => {
     let result;
@@ -35,7 +36,7 @@ export function ask({ title, text, verb, force = false, as = '', field = null, f
         result = await act(fields.length === 1 && !fields[0].name ? values.value : values);
         dialog.close();
       } catch (error) {
-        put(failure, shape('trouble', 12), ' ', explain(error)).hidden = false;
+        put(failure, shape('trouble', 12), h('div', null, error.shown ?? explain(error))).hidden = false;
         go.disabled = false;
       }
     });
@@ -50,6 +51,14 @@ function input({ value = '', area = false, required = false, options = null, typ
     return h('select', { required }, pairs.map(([one, words]) => h('option', { value: one, selected: one === value }, words)));
   }
   return h(area ? 'textarea' : 'input', { value, required, placeholder, ...(area ? { rows: 6 } : { type, autocomplete: 'off' }) });
+}
+
+/** Say in the dialog that is open why there is nothing to do any more: somebody else was faster. */
+export function overtaken(words) {
+  const dialog = document.querySelector('dialog.step[open]');
+  if (!dialog) return;
+  put(dialog.querySelector('.dialog-text'), words);
+  dialog.querySelector('[type=submit]').disabled = true;
 }
 
 /** A short message at the foot of the page, which goes by itself. */

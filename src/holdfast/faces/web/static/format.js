@@ -34,6 +34,8 @@ export const secondOf = (time) => seconds.format(new Date(time));
 export const exact = (time) => whole.format(new Date(time));
 /** 18,204 */
 export const number = (value) => grouped.format(value);
+/** A long name cut in its middle: ends tell names apart as well as beginnings. */
+export const middle = (name, most) => (name.length > most ? `${name.slice(0, Math.ceil(most / 2) - 1)}…${name.slice(-Math.floor(most / 2))}` : name);
 /** 1st, 2nd, 3rd */
 export function ordinal(n) {
   const tens = n % 100;

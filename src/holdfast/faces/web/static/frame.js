@@ -20,7 +20,7 @@ export class Frame {
     this.clock = h('span.clock');
     this.search = searchBox(api, href, () => store.get('status')?.agents ?? []);
     this.links = views.filter((view) => view.icon).map((view) => [view, this.link(view)]);
-    this.element = h('div.frame', null, this.top(), this.banner, this.side(), this.main, this.tabs());
+    this.element = h('div.frame', null, h('a.skip', { href: '#main', on: { click: (event) => { event.preventDefault(); this.main.focus(); } } }, 'Skip to the content'), this.top(), this.banner, this.side(), this.main, this.tabs());
     this.ends = [store.on('revision', () => this.count()), store.on('connection', () => this.connection()), store.on('status', () => this.counts())];
     this.timer = setInterval(() => this.second(), 1000);
     this.press = (event) => this.key(event);

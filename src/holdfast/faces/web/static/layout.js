@@ -1,6 +1,6 @@
 // Where the nodes of a graph stand: layers from left to right, few crossings, straight lines. Pure.
 
-export const NODE = { width: 130, height: 58, across: 30, down: 14 };
+export const NODE = { width: 144, height: 58, across: 30, down: 14 };
 
 /**
  * Fold subtrees: what lies below a folded node (by `parent`: id -> parent's id) disappears into it, and its edges become
@@ -153,8 +153,12 @@ function place(rows, near, size) {
       }
     }
   }
-  const top = Math.min(...y.values(), Infinity);
-  if (Number.isFinite(top)) for (const id of y.keys()) y.set(id, Math.round(y.get(id) - top));
+  let foot = 0, up = 0; // what is empty from left to right is closed up
+  for (const [id, top] of [...y].sort((a, b) => a[1] - b[1])) {
+    up = Math.max(up, top - foot);
+    foot = Math.max(foot, top + room(id));
+    y.set(id, Math.round(top - up));
+  }
   return y;
 }
 

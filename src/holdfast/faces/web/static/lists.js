@@ -2,6 +2,8 @@
 
 import { h, put } from './dom.js';
 
+export const NAME = 16; // characters of a name in a column
+
 const places = new WeakMap(); // root -> where the focus was, for a row that is gone by the next key
 
 /** Keys of a list: j and k move the focus from row to row, Enter opens the row's link, `a` does its first act. */
@@ -27,6 +29,22 @@ export function table(name, heads) {
     h('colgroup', null, heads.map(([, , width]) => h('col', width ? { style: { width: `${width}px` } } : null))),
     h('thead', null, h('tr', null, heads.map(([words, right]) => h('th', { scope: 'col', class: right ?? '' }, words)))), body);
   return { element, body };
+}
+
+/** Make a column as wide as the names in it, between 6 and 16 characters; `middle` of format.js cuts what is longer. */
+export function widen({ element }, at, names) {
+  const longest = names.reduce((most, name) => Math.max(most, name.length), 0);
+  element.querySelectorAll('col')[at].style.setProperty('width', `calc(${Math.min(NAME, Math.max(5, longest)) + 1}ch + 16px)`);
+}
+
+const unfolded = new Set(); // lists that are shown whole, for those that are drawn anew
+
+/** The first of many, and the others behind a line that says how many they are. `name` is the list's own. */
+export function few(name, items, most, make) {
+  if (items.length <= most) return items.map(make);
+  const turn = () => { if (rest.open) unfolded.add(name); else unfolded.delete(name); };
+  const rest = h('details.few', { open: unfolded.has(name), on: { toggle: turn } }, h('summary.hint', null, `${items.length - most} more`), items.slice(most).map((item, n) => make(item, n + most)));
+  return [items.slice(0, most).map(make), rest];
 }
 
 /** One of several choices: [[value, words]]. choose(value) is called when another one is picked. */

@@ -34,6 +34,9 @@ function link(address, label) {
   return h('a', { href: url.href, target: '_blank', rel: 'noopener noreferrer nofollow', title: url.href }, label || address);
 }
 
+/** A text without its marks, for a place that shows the beginning of it in one line. */
+export const plain = (text) => text.slice(0, 1000).replace(/^(?:#{1,6} |> ?|\s*(?:[-*+]|\d+[.)]) |\x60{3}.*)/gm, '').replace(/!?\[([^\]\n]*)\]\([^()\s]+\)/g, '$1').replace(/(\*\*|~~|\x60+)(?=\S)(.+?)\1/g, '$2').replace(/(?<![\w*])\*(?=\S)([^*]+?)\*(?![\w*])/g, '$1');
+
 /** The nodes of a text. */
 export function markdown(text) {
   const lines = text.replaceAll('\r\n', '\n').split('\n');

@@ -29,7 +29,7 @@
 //   can(role),                 // whether it can be done now: false while the connection is lost
 //   href(view, ...rest),       // an address in this workspace; links are plain <a href>, the frame opens them in place
 //   go(view, ...rest),         // open a view
-//   setQuery(object),          // change the query of the address in place (filters), without opening the view again
+//   setQuery(object, {step}),  // change the query of the address (filters), without opening the view again; with step, Back undoes it
 //   signal,                    // ends with the view
 // }
 // Acts (buttons that write) have data-act: the frame disables them while the connection is lost. After an act nothing needs to be fetched: its event comes through update.

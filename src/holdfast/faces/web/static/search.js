@@ -49,7 +49,7 @@ export function searchBox(api, href, agents) {
     list.hidden = false;
     input.setAttribute('aria-expanded', 'true');
   };
-  const input = h('input', { type: 'search', placeholder: 'Search tasks, agents', title: 'words, an id, or status: tag: holder: type: priority:', 'aria-label': 'search', autocomplete: 'off', role: 'combobox', 'aria-expanded': 'false', 'aria-controls': 'found', on: {
+  const input = h('input', { type: 'search', placeholder: 'Search tasks, agents', title: 'words, an id, or status: tag: holder: type: priority:', 'aria-label': 'search', autocomplete: 'off', maxlength: 500, role: 'combobox', 'aria-expanded': 'false', 'aria-controls': 'found', on: {
     input: () => { clearTimeout(timer); timer = setTimeout(look, 120); },
     focus: () => { if (input.value) look(); },
     keydown: (event) => {

@@ -60,12 +60,15 @@ export function tell(event, link, about = null) {
   const one = kind === 'task' && op === 'update' && fields.length === 1 && own;
   const verb = one ? (fields[0] === 'body' ? 'changed the' : 'set') : own && op.endsWith('_tags') ? '' : kind === 'task' ? DONE[op] ?? op.replaceAll('_', ' ') : op.replaceAll('_', ' ');
   const words = own || kind !== 'task' ? verb : verb.replace(/\bit\b/, '');
+  const deed = DEEDS[kind]?.(event);
+  if (deed) return { shape: KIND_SHAPES[kind] ?? 'note', head: [h('b', null, actor), ' ', deed], body: null };
   const head = [h('b', null, data?.author ?? actor), ' ', kind === 'task' ? words : `${kind} ${words}`, named && [' ', named]];
   const body = [];
   if (event.redacted) return { shape: 'note', head: [...head, h('span.ink-3', null, ' (redacted)')], body: null };
   if (kind === 'message' && op === 'send') return letter(event, link);
   if (kind === 'undo') return { shape: 'note', head: [h('b', null, actor), ` took back revision ${id}`], body: null };
-  if (kind === 'task' && op === 'expire') head.push(' ', h('b', null, shown(data?.claimed_by?.[0])));
+  if (kind === 'task' && op === 'create' && newOf(data.title)) head.push(': ', clip(newOf(data.title), 200));
+  if (kind === 'task' && op === 'expire') return { shape: SHAPES.expire, head: ['The claim of ', h('b', null, shown(data?.claimed_by?.[0])), ' ', named && ['on ', named, ' '], 'expired'], body: null };
   const status = data?.status;
   if (Array.isArray(status) && status[0]) head.push(': ', stateWord(status[0]), ' → ', stateWord(status[1]));
   for (const [field, value] of Object.entries(data ?? {})) {
@@ -81,12 +84,22 @@ export function tell(event, link, about = null) {
   return { shape: kind === 'task' ? SHAPES[op] ?? 'note' : KIND_SHAPES[kind] ?? 'note', head, body: body.length ? body : null };
 }
 
+/** What a field became, or what it was if it is gone. */
+const newOf = (change) => (Array.isArray(change) && change.length === 2 ? change[1] ?? change[0] : change) ?? '';
+const VERBS = { acquire: 'took', lock: 'locked', release: 'released', wait: 'waits for', leave: 'no longer waits for' };
+// Events that say more in words than as fields.
+const DEEDS = {
+  path: ({ op, data }) => VERBS[op] && newOf(data?.patterns) && [`${op === 'acquire' ? 'locked' : VERBS[op]} `, h('span.mono', null, clip([newOf(data.patterns)].flat().join(' '), 200)), newOf(data.reason || data.note) && `: ${clip(String(newOf(data.reason || data.note)), 200)}`],
+  lock: ({ op, id, data }) => VERBS[op] && [`${VERBS[op]} the lock `, h('span.mono', null, clip(id, 60)), data?.note && `: ${clip(String(data.note), 200)}`],
+  agent: ({ op, id, data, actor }) => op === 'register' && [`registered${id === actor ? '' : ` ${clip(id, 60)}`}`, ['role', 'program', 'model'].map((name) => newOf(data?.[name]) && `, ${name} ${clip(String(newOf(data[name])), 60)}`)],
+};
+
 const empty = (value) => value === null || value === undefined || value === false;
 
 /** A message that was sent: to whom, about what. */
 function letter({ actor, id, data }, link) {
   const plain = (value) => (Array.isArray(value) && value.length === 2 && value[0] === null ? value[1] : value);
-  const to = [data.to].flat().filter(Boolean).join(', ');
+  const all = [data.to].flat().filter(Boolean), to = all.slice(0, 5).join(', ') + (all.length > 5 ? ` and ${all.length - 5} more` : '');
   return { shape: 'mail', head: [h('b', null, plain(data.sender) ?? actor), ' wrote to ', h('b', null, to), ': ', h('a', { href: link('message', id) }, clip(String(plain(data.subject) ?? ''), 200))], body: plain(data.body) ? [h('div.md.ink-2', null, markdown(clip(String(plain(data.body)), 2000)))] : null };
 }
 

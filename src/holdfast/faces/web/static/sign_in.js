@@ -5,6 +5,7 @@ import { h, put } from './dom.js';
 import { icon, shape } from './shapes.js';
 
 const KEPT = 'holdfast.session';
+const LONGEST = 1000; // characters that are taken for a token
 
 /** The session that this browser keeps, or null. */
 export function kept() {
@@ -61,7 +62,7 @@ export async function signIn(credentials) {
 /** The page that signs in; done(session) is called once it has. `failure` is an error to show. */
 export function signInPage(done, failure = null) {
   const reason = h('div.note-red', { role: 'alert', hidden: failure === null });
-  const show = (error) => { put(reason, shape('trouble'), h('span', null, h('b', null, explain({ message: error.message })), error.hint && ` ${explain({ message: error.hint })}`)).hidden = false; };
+  const show = (error) => { put(reason, shape('trouble'), h('span', null, h('b', null, explain({ ...error, message: error.message, hint: '' })), error.hint && ` ${explain({ message: error.hint })}`)).hidden = false; };
   if (failure) show(failure);
   const token = h('input', { type: 'password', id: 'token', autocomplete: 'off', spellcheck: 'false', required: true });
   const refused = h('p.note-red', { role: 'alert', hidden: true });
@@ -71,7 +72,8 @@ export function signInPage(done, failure = null) {
     refused, h('button.primary.large', { type: 'submit' }, 'Sign in'));
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
-    try { done(await signIn({ token: token.value.trim() })); } catch (error) {
+    const given = token.value.trim();
+    try { if (given.length > LONGEST) throw new Error(`that is no token: it has ${given.length} characters. Paste what holdfast token create printed`); done(await signIn({ token: given })); } catch (error) {
       put(refused, shape('trouble'), h('span', null, explain(error))).hidden = false;
     }
   });
@@ -92,6 +94,7 @@ export function namePage(save) {
   const form = h('form.sign-in-form', null, h('label', { for: 'name' }, 'Your name'), name,
     h('p.hint', null, 'Agents see it: what you do here is done in this name, and mail to it reaches you. It is registered as a person.'),
     refused, h('button.primary.large', { type: 'submit' }, 'Go on'));
+  name.addEventListener('input', () => { refused.hidden = true; });
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     try { await save(name.value.trim()); } catch (error) {

@@ -3,7 +3,9 @@
 import { agentNames, answer, approve, attempt, closeTask, reject } from './acts.js';
 import { seg } from './api.js';
 import { ask } from './dialog.js';
+import { clip, h } from './dom.js';
 import { hourOf, now } from './format.js';
+import { diffBlock } from './sentences.js';
 
 const TTL = 1800; // seconds of a claim from the page
 const TYPES = ['task', 'bug', 'feature', 'chore', 'epic'];
@@ -13,7 +15,7 @@ const words = (text) => text.split(/[\s,]+/).filter(Boolean);
 
 /** Ask for a new task and open it. */
 export const createTask = (context, parent = null) => ask({
-  title: parent ? `New task below ${parent}` : 'New task', verb: 'Create', as: who(context),
+  title: parent ? `New task below ${parent}` : 'New task', lasting: true, verb: 'Create', as: who(context),
   fields: [{ name: 'title', label: 'Title', required: true }, { name: 'body', label: 'Body, Markdown', area: true }, { name: 'priority', label: 'Priority', options: ['0', '1', '2', '3', '4'], value: '2' }, { name: 'tags', label: 'Tags, with spaces between' }],
   act: async ({ title, body, priority, tags }) => {
     const made = await context.api.post('/tasks', { title, body, priority: Number(priority), tags: words(tags), ...(parent && { parent_id: parent }) });
@@ -22,7 +24,7 @@ export const createTask = (context, parent = null) => ask({
 });
 
 const claim = (context, task) => ask({
-  title: `Claim ${task.id}?`, text: `${task.title} is yours until ${hourOf(now() + TTL * 1000)}, unless you finish or release it before.`, verb: 'Claim', as: who(context),
+  title: `Claim ${task.id}?`, text: `${task.title} will be yours until ${hourOf(now() + TTL * 1000)}, unless you finish or release it before.`, verb: 'Claim', as: who(context),
   act: () => context.api.post(`${path(task)}/claim`, { ttl: TTL }),
 });
 
@@ -39,7 +41,7 @@ const reason = (verb, what, text, address, force = false, extra = {}) => (contex
 const release = reason('Release', 'Reason', 'It becomes open again, and others can claim it.', 'release');
 const force = reason('Release', 'Reason, kept in the log', 'Its holder loses it; late writes of the holder will be fenced.', 'release', true, { force: true });
 const block = reason('Block', 'Why nobody can go on', 'It waits until somebody unblocks it; the reason is shown to people.', 'block');
-const cancel = reason('Cancel', 'Reason', 'It is closed without being done.', 'cancel');
+const cancel = reason('Cancel', 'Reason', 'It is closed without being done; what waits for it can go on.', 'cancel');
 const reopen = reason('Reopen', 'Reason', 'It becomes open again.', 'reopen');
 
 const done = (context, task) => ask({
@@ -47,22 +49,43 @@ const done = (context, task) => ask({
   act: (summary) => context.api.post(`${path(task)}/complete`, { summary: summary || null }),
 });
 
+const FIELDS = ['title', 'body', 'priority', 'type'];
+
+/** What somebody else changed while a task was edited. Saved again, what is in the dialog counts. */
+function conflict(before, now_, mine) {
+  const theirs = FIELDS.filter((name) => now_[name] !== before[name]), both = theirs.filter((name) => name in mine);
+  const error = new Error('somebody else changed it');
+  error.shown = [h('p', null, 'Somebody else changed it meanwhile. ', both.length ? 'Save again to put yours in place of theirs, or cancel to keep theirs.' : 'Save again to keep both.'),
+    theirs.map((name) => (name === 'body' ? [h('b', null, 'body'), diffBlock(before.body, now_.body)] : h('p', null, h('b', null, name), ` ${clip(String(before[name]), 100)} → ${clip(String(now_[name]), 100)}`)))];
+  return error;
+}
+
 const edit = async (context, shown) => {
-  const task = await context.api.get(path(shown)); // what is on the screen may be a moment old
+  let task = await context.api.get(path(shown)); // what is on the screen may be a moment old
+  const first = { ...task, body: task.body.trim(), title: task.title.trim() };
   return ask({
-    title: `Edit ${task.id}`, text: `version ${task.version}; refused if somebody changes it meanwhile`, verb: 'Save', as: who(context),
+    title: `Edit ${task.id}`, text: 'If somebody else changes it meanwhile, you see how before it is saved.', verb: 'Save', lasting: true, as: who(context),
     fields: [{ name: 'title', label: 'Title', value: task.title, required: true }, { name: 'body', label: 'Body, Markdown', value: task.body, area: true }, { name: 'priority', label: 'Priority', options: ['0', '1', '2', '3', '4'], value: String(task.priority) }, { name: 'type', label: 'Type', options: [...new Set([...TYPES, task.type])], value: task.type }],
-    act: ({ title, body, priority, type }) => context.api.patch(path(task), { title, body, priority: Number(priority), type, expected: task.version }),
+    act: async ({ priority, ...rest }) => {
+      const wanted = { ...rest, priority: Number(priority) }, mine = Object.fromEntries(FIELDS.filter((name) => wanted[name] !== first[name]).map((name) => [name, wanted[name]]));
+      if (!Object.keys(mine).length) return undefined;
+      try { return await context.api.patch(path(task), { ...mine, expected: task.version }); } catch (error) {
+        if (error.code !== 'VERSION_MISMATCH') throw error;
+        const before = task;
+        task = await context.api.get(path(task));
+        throw conflict(before, task, mine);
+      }
+    },
   });
 };
 
 const tag = (context, task) => ask({
-  title: `Tags of ${task.id}`, verb: 'Save', as: who(context), field: { label: 'Tags, with spaces between', value: task.tags.join(' ') },
+  title: `Tags of ${task.id}`, lasting: true, verb: 'Save', as: who(context), field: { label: 'Tags, with spaces between', value: task.tags.join(' ') },
   act: (tags) => context.api.put(`${path(task)}/tags`, { tags: words(tags) }),
 });
 
 const depend = (context, task) => ask({
-  title: `What does ${task.id} wait for?`, text: 'It becomes ready when that is closed.', verb: 'Depend', as: who(context), field: { label: 'Id of the other task', required: true },
+  title: `What does ${task.id} wait for?`, lasting: true, text: 'It becomes ready when that is closed.', verb: 'Depend', as: who(context), field: { label: 'Id of the other task', required: true },
   act: (on) => context.api.post(`${path(task)}/dependencies`, { on }),
 });
 
@@ -87,7 +110,7 @@ export function actsOf(context, task) {
     named('tag', 'tags', tag, { more: true }),
     named('child', 'new task below', (c, t) => createTask(c, t.id), { more: true }),
     held && mine && named('block', 'block', block, { key: 'x', more: true }),
-    blocked && named('close', 'close', (c, t) => closeTask(c, t.id, t.title), { more: true }),
+    (open || blocked) && named('close', 'close', (c, t) => closeTask(c, t.id, t.title), { key: 'd', more: true }),
     (open || blocked) && named('cancel', 'cancel', cancel, { more: true }),
     held && !mine && context.may('admin') && named('force', 'force release', force, { kind: 'force' }),
   ];

@@ -1,12 +1,13 @@
 // Board: a column per status, open split into ready and waiting; cards move by dragging, by keys or by a menu.
 
 import { explain } from '../api.js';
-import { ask, notice } from '../dialog.js';
+import { ask, notice, overtaken } from '../dialog.js';
+import { cardOf } from '../cards.js';
 import { clip, h, keyed, put, text } from '../dom.js';
-import { age, now, number, timeLeft } from '../format.js';
+import { now, number } from '../format.js';
 import { inLine, lines } from '../agents.js';
 import { listKeys } from '../lists.js';
-import { force, move, moveOf, targetsOf, whyNot } from '../moves.js';
+import { force, foreign, move, moveOf, targetsOf, wayOf, whyNot } from '../moves.js';
 import { COLOURS, shape, wordOf } from '../shapes.js';
 import { paced } from '../store.js';
 
@@ -16,12 +17,14 @@ const COLUMNS = [['open', 'Open', ['ready', 'waiting']], ['in_progress', 'In pro
 const COLUMN_OF = Object.fromEntries(COLUMNS.flatMap(([name, , groups]) => groups.map((group) => [group, name])));
 const NAMES = Object.fromEntries(COLUMNS.map(([name, words]) => [name, words.toLowerCase()]));
 const KEYS = { c: { open: 'in_progress' }, r: { in_progress: 'open', blocked: 'open', closed: 'open' }, x: { in_progress: 'blocked', review: 'blocked' }, d: { open: 'closed', in_progress: 'closed', review: 'closed', blocked: 'closed' } };
+const DEEDS = [['c', 'claim'], ['r', 'release'], ['x', 'block'], ['d', 'done'], ['m', 'move']];
 const TYPES = ['task', 'feature', 'bug', 'epic', 'chore'];
 
 class Board {
   constructor(context) {
     this.context = context;
     this.refusals = new Map(); // task id -> {words, error}
+    this.failure = h('div.note-red', { role: 'alert', hidden: true });
     this.groups = new Map(COLUMNS.flatMap(([, , groups]) => groups).map((name) => [name, this.group(name)]));
     this.filters = this.filterBar();
     this.total = h('span.hint');
@@ -31,7 +34,7 @@ class Board {
     this.columns = new Map(COLUMNS.map(([name, words, groups]) => [name, this.column(name, words, groups)]));
     this.element = h('div.view.board', null,
       h('div.view-head', null, h('h1', null, 'Board'), this.total, h('span.line.filters.push', null, this.filters), this.toggle = h('button.filter-button', { 'aria-expanded': 'false', on: { click: () => this.fold() } }, 'filter'), context.may('agent') && fresh),
-      this.hint, this.tabs, h('div.columns', null, [...this.columns.values()].map((each) => each.element)));
+      this.failure, this.hint, this.tabs, h('div.columns', null, [...this.columns.values()].map((each) => each.element)));
     this.loading = paced(() => this.load());
     this.end = context.store.on('status', () => this.draw());
     if (this.narrowed) this.fold();
@@ -52,8 +55,8 @@ class Board {
   column(name, words, groups) {
     const count = h('span.num'), says = h('p.drop-says', { hidden: true });
     const element = h('section.column', { 'aria-label': words, data: { column: name }, on: {
-      dragover: (event) => { if (this.drag && moveOf(this.drag.from, name)) event.preventDefault(); },
-      drop: (event) => { event.preventDefault(); if (this.drag && moveOf(this.drag.from, name)) this.go(this.drag.card, this.drag.from, name); },
+      dragover: (event) => { if (this.drag) event.preventDefault(); },
+      drop: (event) => { event.preventDefault(); if (this.drag && this.drag.from !== name) this.go(this.drag.card, this.drag.from, name); },
     } }, h('h2.column-head', { class: name === 'open' ? '' : `c-${COLOURS[name]}` }, name !== 'open' && shape(name), words, count), says);
     if (name === 'open' && this.context.may('agent')) {
       this.fresh = h('input', { 'aria-label': 'New task', placeholder: 'New task, Enter to create', data: { act: '' }, on: { keydown: (event) => { if (event.key === 'Enter') this.create(); } } });
@@ -68,7 +71,7 @@ class Board {
     const { query } = this.context;
     this.filter = Object.fromEntries(['text', 'tag', 'type', 'priority', 'holder'].map((name) => [name, query.get(name) ?? '']));
     let timer = 0;
-    const input = h('input', { type: 'search', 'aria-label': 'Filter by text', placeholder: 'Filter by text', value: this.filter.text, on: { input: () => { clearTimeout(timer); timer = setTimeout(() => this.narrow('text', input.value.trim()), 200); } } });
+    const input = h('input', { type: 'search', maxlength: 500, 'aria-label': 'Filter by text', placeholder: 'Filter by text', value: this.filter.text, on: { input: () => { clearTimeout(timer); timer = setTimeout(() => this.narrow('text', input.value.trim()), 200); } } });
     const select = (name, choices) => {
       const each = h('select', { 'aria-label': name, on: { change: () => this.narrow(name, each.value) } });
       each.fill = (given) => { const print = given.join('\0'); if (each.print === print) return; each.print = print; put(each, h('option', { value: '' }, name), [...new Set([...given, this.filter[name]].filter(Boolean))].map((value) => h('option', { value, selected: value === this.filter[name] }, name === 'priority' ? `P${value}` : value))); };
@@ -83,7 +86,8 @@ class Board {
   narrow(name, value) {
     this.filter[name] = value;
     for (const group of this.groups.values()) group.wanted = FIRST[group.name] ?? PAGE;
-    this.context.setQuery(this.filter);
+    this.context.setQuery(this.filter, { step: name !== 'text' || this.narrowedBy !== name }); // a word that is typed is one step back
+    this.narrowedBy = name;
     this.loading.ask();
   }
 
@@ -104,8 +108,16 @@ class Board {
         const page = await this.context.api.page('/board', { column: name, ...asked, limit: Math.min(MOST, group.wanted), total }, { signal: this.context.signal });
         Object.assign(group, { cards: page.data, cursor: page.cursor, total: page.total });
       }));
-    } catch (error) { if (error.name !== 'AbortError' && error.code !== 'UNREACHABLE') put(this.hint, explain(error)); return; }
+    } catch (error) { if (error.name !== 'AbortError' && error.code !== 'UNREACHABLE') this.fail(error); return; }
+    this.fail(null);
     this.draw();
+  }
+
+  /** Show why there are no cards, in their place; null: there are. */
+  fail(error) {
+    this.failure.hidden = !error;
+    this.element.classList.toggle('failed', Boolean(error));
+    if (error) put(this.failure, shape('trouble', 12), h('div', null, explain(error), ' ', h('a.link', { href: this.context.href('board') }, 'Show all tasks')));
   }
 
   async more(name) {
@@ -125,6 +137,7 @@ class Board {
 
   draw() {
     if (this.drag) return; // cards stay where they are while one is on its way
+    this.overtake();
     const held = document.activeElement.closest('.card');
     const counts = this.counts(), tags = new Set(), status = this.context.store.get('status'), waits = lines(status?.locks ?? []), of = ([name, , groups]) => groups.reduce((sum, group) => sum + counts[group], 0);
     text(this.total, `${number(COLUMNS.reduce((sum, column) => sum + of(column), 0))} tasks`);
@@ -135,10 +148,10 @@ class Board {
     put(this.tabs, COLUMNS.map(([name, words, groups]) => h('button', { role: 'tab', 'aria-selected': String(name === this.shown), on: { click: () => this.show(name) } }, shape(name === 'open' ? 'ready' : name), words, h('span.num', null, number(of([name, words, groups]))))));
     for (const group of this.groups.values()) {
       for (const card of group.cards) for (const tag of card.tags) tags.add(tag);
-      const items = group.cards.map((card) => ({ ...card, line: inLine(waits.get(card.holder)), refusal: this.refusals.get(card.id)?.words ?? null }));
+      const items = group.cards.map((card) => ({ ...card, line: inLine(waits.get(card.holder)), refusal: this.refusals.get(card.id)?.words ?? null, forcible: this.refusals.get(card.id)?.error.status === 403 && Boolean(card.holder) && this.context.may('admin') }));
       const ends = (card) => (card.until && Date.parse(card.until) - now() <= SOON ? 0 : 1);
       if (group.name === 'in_progress') items.sort((a, b) => ends(a) - ends(b) || a.priority - b.priority);
-      keyed(group.list, items, (card) => card.id, (card) => this.card(card, group.name));
+      keyed(group.list, items, (card) => card.id, (card) => cardOf(this.context, this, card, group.name, COLUMN_OF[group.name]));
       if (group.head) text(group.head.lastChild, number(counts[group.name]));
       const rest = Math.max(0, counts[group.name] - group.cards.length);
       group.more.hidden = !group.cursor; text(group.more, rest ? `${number(rest)} more` : 'more');
@@ -147,37 +160,23 @@ class Board {
     this.tag.fill([...tags].sort()); this.holder.fill((status?.agents ?? []).map((agent) => agent.name));
   }
 
-  card(card, group) {
-    const from = COLUMN_OF[group], { context } = this, state = group === 'in_progress' && card.parked ? 'parked' : group;
-    const act = (words, to, kind) => h('button', { type: 'button', class: kind, data: { act: '' }, 'aria-label': `${words} ${card.id}`, on: { click: () => this.go(card, from, to) } }, words);
-    const element = h('article.card', { tabindex: -1, draggable: context.may('agent') ? 'true' : null, 'aria-label': `${card.id} ${clip(card.title, 80)}`, data: { id: card.id, column: from }, on: {
-      dragstart: (event) => this.take(event, card, from), dragend: () => this.letGo(),
-      pointerdown: (event) => { if (!event.target.closest('.refusal button')) this.touch(card.id); },
-    } },
-    h('div.card-top', null, shape(state, 14, wordOf(state)), h('a.mono.ink-2', { href: context.href('task', card.id) }, card.id), h('span.priority', { class: `p${card.priority}` }, `P${card.priority}`)),
-    h('p.card-title', { title: clip(card.title, 1000) }, clip(card.title, 200)),
-    h('div.card-facts', null, card.tags.slice(0, 3).map((tag) => h('span.chip', null, h('span.one', null, clip(tag, 24)))),
-      card.children > 0 && h('span', null, `children ${card.children_closed}/${card.children}`), card.waits_for > 0 && h('span', null, `waits for ${card.waits_for}`),
-      !card.holder && h('span.push', null, age(card.since ?? (group === 'closed' ? card.updated_at : card.created_at)))),
-    card.holder && h('div.card-holder', null, h('span.initial', { 'aria-hidden': 'true' }, card.holder.charAt(0).toUpperCase()), h('span.one', null, card.holder), h('span.push', null, timeLeft(card.since, card.until, { wide: 40 }))),
-    card.line && h('div.card-by.one', { title: card.line }, card.line),
-    group === 'blocked' && card.reason && h('p.note-amber', null, clip(card.reason, 400)),
-    ['blocked', 'review'].includes(group) && card.by && h('div.card-by', null, 'by ', h('b', null, card.by), card.holds_up > 0 && [', holds up ', h('b', null, card.holds_up)]),
-    group === 'review' && context.may('agent') && h('div.card-acts', null, act('approve', 'closed', 'act'), act('reject', 'blocked', '')),
-    context.may('agent') && h('div.card-move', null, h('button', { type: 'button', data: { act: '' }, 'aria-label': `move ${card.id}`, on: { click: () => this.menu(card, from) } }, 'move…')),
-    card.refusal && this.refusal(card));
-    return element;
+  open(id) { this.context.go('task', id); }
+  force(card) { this.touch(card.id); force(this.context, card); }
+
+  /** Take the refusal from a card; true if it had one. */
+  touch(id) {
+    const had = this.refusals.delete(id);
+    if (had) setTimeout(() => this.draw()); // after the click, which is on what is there now
+    return had;
   }
 
-  /** Why a move was refused, at the card. */
-  refusal(card) {
-    const { error } = this.refusals.get(card.id);
-    const may = this.context.may('admin') && card.holder && error.status === 403;
-    return h('div.note-red.refusal', { role: 'alert' }, shape('trouble', 12), h('div', null, `Refused: ${card.refusal}`,
-      may && h('button.force', { type: 'button', data: { act: '' }, on: { click: () => { this.touch(card.id); force(this.context, card); } } }, 'force release…')));
+  /** Say in the dialog that is open that its card was moved by somebody else. */
+  overtake() {
+    if (!this.moving) return;
+    const { id, from } = this.moving, there = [...this.groups].find(([, group]) => group.cards.some((card) => card.id === id));
+    if (there && COLUMN_OF[there[0]] !== from) overtaken(`${there[1].cards.find((card) => card.id === id).holder ?? 'Somebody'} was faster: it is ${NAMES[COLUMN_OF[there[0]]]} by now.`);
   }
 
-  touch(id) { if (this.refusals.delete(id)) queueMicrotask(() => this.draw()); }
   take(event, card, from) {
     event.dataTransfer.setData('text/plain', card.id);
     event.dataTransfer.effectAllowed = 'move';
@@ -190,21 +189,23 @@ class Board {
   say() {
     const { drag } = this;
     for (const [name, { element, says }] of this.columns) {
-      const found = drag && moveOf(drag.from, name);
+      const found = drag && !foreign(this.context, drag.card, drag.from) && moveOf(drag.from, name);
       element.classList.toggle('target', Boolean(found));
       element.classList.toggle('no-target', Boolean(drag) && !found && name !== drag.from);
-      says.hidden = !found;
-      if (found) text(says, found.says(this.context));
+      says.hidden = !found; if (found) text(says, found.says(this.context));
     }
-    if (drag) put(this.hint, 'Moving ', h('b', null, drag.card.id), `. From ${NAMES[drag.from]} it can go to ${targetsOf(drag.from).map((name) => NAMES[name]).join(' or ')}. `, h('kbd', null, 'Esc'), ' puts it back');
-    else put(this.hint, this.context.may('agent') && ['Drag a card, or focus it with ', h('kbd', null, 'j'), ' ', h('kbd', null, 'k'), ' and press ', [['c', 'claim'], ['r', 'release'], ['x', 'block'], ['d', 'done'], ['m', 'move']].map(([key, words]) => [h('kbd', null, key), ` ${words} `])]);
+    if (drag) put(this.hint, 'Moving ', h('b', null, drag.card.id), `. ${wayOf(this.context, drag.card, drag.from, NAMES)} `, h('kbd', null, 'Esc'), ' puts it back');
+    else put(this.hint, this.context.may('agent') && ['Drag a card, or focus it with ', h('kbd', null, 'j'), ' ', h('kbd', null, 'k'), ' and press ', DEEDS.map(([key, words]) => [h('kbd', null, key), ` ${words} `])]);
   }
 
   /** Move a card; a refusal is shown at it, and it goes back by staying where it is. */
   async go(card, from, to) {
     this.letGo();
     this.refusals.delete(card.id);
-    try { await move(this.context, card, from, to); } catch (error) { this.refusals.set(card.id, { words: whyNot(error, card, NAMES[to]), error }); }
+    this.moving = { id: card.id, from };
+    if (!moveOf(from, to)) this.refusals.set(card.id, { words: wayOf(this.context, card, from, NAMES), error: {} });
+    else try { await move(this.context, card, from, to); } catch (error) { this.refusals.set(card.id, { words: whyNot(error, card, NAMES[to]), error }); }
+    this.moving = null;
     this.loading.ask();
     this.draw();
     this.focus(card.id);
@@ -219,7 +220,7 @@ class Board {
 
   async create() {
     const title = this.fresh.value.trim(); if (!title) return;
-    try { const made = await this.context.api.post('/tasks', { title }); this.fresh.value = ''; notice(`${made.id} is made: ${clip(title, 60)}`); } catch (error) { put(this.hint, explain(error)); }
+    try { const made = await this.context.api.post('/tasks', { title }); this.fresh.value = ''; notice(`${made.id} is made: ${clip(title, 60)}`); } catch (error) { notice(explain(error), true); }
   }
 
   show(name) {
@@ -232,8 +233,8 @@ class Board {
     const element = document.activeElement?.closest?.('.card');
     const card = element && [...this.groups.values()].flatMap((group) => group.cards).find((each) => each.id === element.dataset.id);
     if (card && this.context.can('agent')) {
-      const from = element.dataset.column, to = KEYS[event.key]?.[from];
-      if (to) { this.go(card, from, to); return true; }
+      const from = element.dataset.column, ways = KEYS[event.key];
+      if (ways) { this.go(card, from, ways[from]); return true; }
       if (event.key === 'm') { this.menu(card, from); return true; }
     }
     return listKeys(this.element, '.card', event);

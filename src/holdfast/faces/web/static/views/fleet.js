@@ -1,10 +1,10 @@
 // Fleet: what needs me, is it moving, who works on what, what is stuck.
 
-import { answer, approve, closeTask, reject, releaseLock, reply } from '../acts.js';
+import { answer, approve, closeTask, forcible, reject, releaseLock, reply } from '../acts.js';
 import { bars } from '../chart.js';
 import { clip, h, keyed, put, svg, text } from '../dom.js';
-import { age, duration, exact, now, number, timeLeft } from '../format.js';
-import { flash, listKeys, segments, table } from '../lists.js';
+import { age, duration, exact, middle, now, number, timeLeft } from '../format.js';
+import { few, flash, listKeys, NAME, segments, table, widen } from '../lists.js';
 import { shape, stateOf } from '../shapes.js';
 import { command } from '../sign_in.js';
 import { isPerson, lines, nameOf, SILENT, standing } from '../agents.js';
@@ -65,12 +65,13 @@ class Fleet {
     this.calm.hidden = status.needs > 0;
     this.more.hidden = shown.length === status.needs;
     put(this.more, `${number(status.needs - shown.length)} more`, shape('right', 12));
+    widen(this.needs, 4, shown.map((need) => need.by ?? ''));
     keyed(this.needs.body, shown, (need) => `${need.kind} ${need.id}`, (need) => h('tr', { tabindex: -1, data: { need: need.id } },
       h('td.what', null, stateOf(SHAPE[need.kind], SHAPE[need.kind])),
       h('td.mono.ink-2.id', { title: need.id }, need.kind === 'lock' ? clip(need.id, 12) : SHAPE[need.kind] === 'mail' ? '' : need.id),
-      h('td.title', { title: need.title }, h('a', { href: target(context, need) }, clip(need.kind === 'lock' ? 'named lock without an end' : need.title))),
+      h('td.title', { title: need.title }, h('a', { href: target(context, need) }, clip(need.kind === 'lock' ? `${need.title === need.id ? 'named lock' : need.title} without an end` : need.title))),
       h('td.why.small.ink-2', { title: need.reason ?? '' }, why(need, status)),
-      h('td.from.small', null, need.by ?? ''), h('td.right.small.since', null, age(need.since)),
+      h('td.from.small', { title: need.by }, middle(need.by ?? '', NAME)), h('td.right.small.since', null, age(need.since)),
       h('td.right.holds', { class: need.holds_up ? '' : 'none' }, need.holds_up ? h('b', null, need.holds_up) : h('span.ink-3', null, '–')),
       h('td.acts', null, acts(context, need))));
   }
@@ -85,6 +86,7 @@ class Fleet {
     this.first.hidden = every.length > 0;
     this.agentsPanel.hidden = this.filters.element.hidden = every.length === 0;
     const shown = every.filter(FILTERS[this.filter]);
+    widen(this.agents, 0, every.map(({ agent }) => agent.name));
     keyed(this.agents.body, shown, ({ agent }) => agent.name, (each) => {
       const row = h('tr', { tabindex: -1 });
       fillAgent(this.context, row, each);
@@ -97,12 +99,12 @@ class Fleet {
     const refused = new Map();
     for (const each of status.refusals) refused.set(each.code, { code: each.code, count: (refused.get(each.code)?.count ?? 0) + each.count, by: [...(refused.get(each.code)?.by ?? []), each.actor] });
     const sections = [
-      status.claims.length && ['Claims, ending and ended', null, status.claims.slice(0, 6).map((claim) => h('div.stuck-row', null, shape(claim.expired ? 'expired' : 'trouble'), h('b', null, claim.holder), h('a.mono.ink-2', { href: this.context.href('task', claim.task), title: claim.title }, claim.task),
+      status.claims.length && ['Claims, ending and ended', null, few('claims', status.claims, 6, (claim) => h('div.stuck-row', null, shape(claim.expired ? 'expired' : 'trouble'), h('b', { title: claim.holder }, middle(claim.holder, NAME)), h('a.mono.ink-2', { href: this.context.href('task', claim.task), title: claim.title }, claim.task),
         h('span.push.small', { class: claim.expired ? 'ink-3' : 'c-red', title: exact(claim.at) }, claim.expired ? ['ended ', age(claim.at, ' ago')] : h('b', null, 'ends in ', timeLeft(null, claim.at).lastChild.textContent))))],
-      waited.length && ['Waiting in line', null, waited.slice(0, 6).map((lock) => [h('div.stuck-row', null, shape('lock'), h('span.mono.one', { title: nameOf(lock) }, nameOf(lock)), h('span.push.small', { class: lock.until || lock.task ? 'ink-3' : 'c-red' }, lock.holder, lock.until ? `, ${duration((Date.parse(lock.until) - now()) / 1000)} left` : lock.task ? ', with its claim' : ', no end')),
-        h('div.stuck-line.small.ink-2', null, lock.waiters.slice(0, 6).map(({ name, since }, at) => [at > 0 && ' · ', `${at + 1} `, h('b', null, name), ' ', age(since)]))])],
+      waited.length && ['Waiting in line', null, few('waits', waited, 6, (lock) => [h('div.stuck-row', null, shape('lock'), h('span.mono.one', { title: nameOf(lock) }, nameOf(lock)), h('span.push.small', { class: lock.until || lock.task ? 'ink-3' : 'c-red', title: lock.holder }, middle(lock.holder, NAME), lock.until ? `, ${duration((Date.parse(lock.until) - now()) / 1000)} left` : lock.task ? ', with its claim' : ', no end')),
+        h('div.stuck-line.small.ink-2', null, few(lock.name, lock.waiters, 6, ({ name, since }, at) => [at > 0 && ' · ', `${at + 1} `, h('b', null, name), ' ', age(since)]))])],
       refused.size && ['Refused in the last hour', 'this machine', [...refused.values()].map((each) => h('div.stuck-row', null, each.code === 'FENCED' ? shape('fenced') : h('span.gap'), each.code.toLowerCase().replaceAll('_', ' '), h('span.push.small.ink-3.one', null, each.by.length === 1 ? each.by[0] : `${each.by.length} agents`), h('b.num', null, each.count)))],
-      status.cycles.length && ['Cycles in flight', null, status.cycles.slice(0, 4).map((cycle) => [h('a.mono.stuck-line', { href: this.context.href('state') }, cycle.key), phases(cycle.current_phase)])],
+      status.cycles.length && ['Cycles in flight', null, few('cycles', status.cycles, 4, (cycle) => [h('a.mono.stuck-line', { href: this.context.href('state') }, cycle.key), phases(cycle.current_phase)])],
     ].filter(Boolean);
     put(this.stuck, sections.length ? sections.map(([head, hint, rows]) => h('div.section', null, h('h3', null, head, hint && h('span.hint', null, ` ${hint}`)), rows))
       : h('div.section.ink-2.small', null, 'Nothing is. Claims that end soon, lines of waiters and refusals come here.'),
@@ -129,7 +131,7 @@ function fillAgent(context, row, each) {
   row.print = print(each);
   row.seen = agent.seen_at;
   row.className = at.trouble ? 'trouble' : '';
-  put(row, h('td.name', null, h('b', null, agent.name)), h('td.state-cell', null, stateOf(at.state)),
+  put(row, h('td.name', { title: agent.name }, h('b', null, middle(agent.name, NAME))), h('td.state-cell', null, stateOf(at.state)),
     agent.task ? h('td.work', { title: agent.title }, h('span.line', null, h('a.mono.ink-2', { href: context.href('task', agent.task) }, agent.task), h('span.one.work-title', null, clip(agent.title)), at.chip && h('span.chip', null, at.chip)))
       : h('td.work.small', { class: at.state === 'fenced' ? 'c-red' : 'ink-3', title: at.words }, at.words, at.since && [', ', age(at.since, at.state === 'in_line' ? '' : ' ago')], at.chip && h('span.chip', null, at.chip)),
     h('td.right.small.for', null, agent.since ? age(agent.since) : h('span.ink-3', null, '–')),
@@ -162,7 +164,8 @@ function acts(context, { kind, id, title, reason, by }) {
   if (kind === 'blocked') return [act('answer', () => answer(context, id, title, reason), 'act'), act('close', () => closeTask(context, id, title))];
   if (kind === 'review') return [act('approve', () => approve(context, id), 'act'), act('reject', () => reject(context, id, title))];
   if (SHAPE[kind] === 'mail') return act('reply', () => reply(context, id, title), 'act');
-  return act('release', () => releaseLock(context, id, by), 'force');
+  const lock = context.store.get('status').locks.find((each) => each.name === id);
+  return lock && forcible(lock) && act('release', () => releaseLock(context, lock, `${by} holds it without an end; whoever waits gets it next.`), 'force');
 }
 
 function phases(current) {

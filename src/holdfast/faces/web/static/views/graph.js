@@ -3,7 +3,8 @@
 import { explain, seg } from '../api.js';
 import { clip, h, keyed, put, svg, text } from '../dom.js';
 import { attempt } from '../acts.js';
-import { listKeys, segments } from '../lists.js';
+import { middle } from '../format.js';
+import { few, listKeys, segments } from '../lists.js';
 import { fold, layout, NODE, treeLayout } from '../layout.js';
 import { COLOURS, glyph, shape, wordOf } from '../shapes.js';
 import { paced } from '../store.js';
@@ -11,7 +12,7 @@ import { paced } from '../store.js';
 const MOST = 1000; // nodes drawn at once
 const AUTO = 90; // more open tasks than that: begin below the tree that has most of them
 const ZOOM = [0.1, 2.5];
-const LEGIBLE = 0.7; // a tree, and any picture on a narrow screen, begins at its left edge, where it can be read
+const LEGIBLE = 0.7; // a picture begins at its left edge, where it can be read, rather than whole and too small
 const LEGEND = ['ready', 'held', 'parked', 'review', 'blocked', 'waiting'];
 
 /** The state of shapes.js of a node. */
@@ -28,7 +29,7 @@ class Graph {
     const { query, rest } = context;
     this.mode = query.get('tree') ? 'tree' : 'dependencies';
     this.closed = Boolean(query.get('closed'));
-    this.root = rest[0] ?? null;
+    this.root = rest[0] ?? query.get('root');
     this.folded = new Set();
     this.at = { x: 16, y: 40, k: 1 };
     this.words = h('span.hint');
@@ -66,7 +67,7 @@ class Graph {
       this.graph = all;
       this.shownRoot = root;
       this.draw(first);
-    } catch (error) { if (error.name !== 'AbortError' && error.code !== 'UNREACHABLE') put(this.words, h('span.c-red', null, explain(error))); }
+    } catch (error) { if (error.name !== 'AbortError' && error.code !== 'UNREACHABLE') { this.graph = null; this.element.classList.add('failed'); put(this.words, h('span.note-red', { role: 'alert' }, shape('trouble', 12), explain(error), h('a.link', { href: this.context.href('graph') }, 'Show all'))); } }
   }
 
   reload() { this.whole = undefined; this.loading.ask(); }
@@ -104,7 +105,7 @@ class Graph {
     keyed(this.boxes, items, (each) => each.place.id, (each) => this.node(each));
     this.head(graph, drawn, cut);
     this.drawRail(graph);
-    if (fit) this.fit(tree || this.canvas.clientWidth < 600 ? LEGIBLE : ZOOM[0]); else this.move();
+    if (fit) this.fit(LEGIBLE); else this.move();
   }
 
   node({ place: { id, x, y }, node, hidden, folds, critical }) {
@@ -115,7 +116,7 @@ class Graph {
       svg('title', null, `${id} ${clip(node.title, 300)}`),
       hidden > 0 && svg('rect.stack', { x: 4, y: 4, width: NODE.width, height: NODE.height, rx: 6 }),
       svg('rect.box', { width: NODE.width, height: NODE.height, rx: 6 }),
-      glyph(state, 10, 9, 10), svg('text.node-id', { x: 28, y: 18 }, id), node.claimed_by && svg('text.node-holder', { x: NODE.width - 8, y: 18 }, clip(node.claimed_by, 7)),
+      glyph(state, 10, 9, 10), svg('text.node-id', { x: 28, y: 18 }, id), node.claimed_by && svg('text.node-holder', { x: NODE.width - 8, y: 18 }, middle(node.claimed_by, Math.max(3, 14 - id.length))),
       hidden ? svg('text.node-title', { x: 10, y: 34 }, `+ ${hidden} folded: ${clip(node.title, 9)}`) : lines.map((words, n) => svg('text.node-title', { x: 10, y: 34 + n * 15 }, words)),
       (folds || hidden > 0) && svg('g.fold-button', { role: 'button', tabindex: 0, 'aria-label': `${hidden ? 'unfold' : 'fold'} ${id}`, on: { click: turn, keydown: (event) => { if (event.key === 'Enter') turn(event); } } }, svg('circle', { cx: NODE.width, cy: NODE.height / 2, r: 7 }), svg('text', { x: NODE.width, y: NODE.height / 2 + 4 }, hidden ? '+' : '−')));
   }
@@ -141,7 +142,7 @@ class Graph {
     put(this.rail,
       part('Critical path', `${graph.critical_path.length} tasks, slack 0`, [...graph.critical_path.slice(0, 8).map((id) => row(id)), first && h('p.hint', null, 'Next move: ', h('b', null, next(first)))]),
       part('Top blockers', 'unblocks', graph.blockers.filter((id) => this.nodes.get(id)?.unblocks).slice(0, 6).map((id) => row(id, h('b.push', null, this.nodes.get(id)?.unblocks)))),
-      part('Parallel tracks', String(graph.tracks.length), graph.tracks.slice(0, 5).map(track)),
+      part('Parallel tracks', String(graph.tracks.length), few('tracks', graph.tracks, 5, track)),
       part('Ready now', `${count}, nobody has them`, ready.map((node) => row(node.id, context.may('agent') && h('button.quiet.push.claim', { data: { act: '' }, 'aria-label': `claim ${node.id}`, on: { click: () => attempt(() => context.api.post(`/tasks/${seg(node.id)}/claim`, { ttl: 1800 })) } }, 'claim')))));
     if (!this.rail.childElementCount) put(this.rail, h('div.section.hint', null, 'No open tasks. ', h('code', null, "holdfast create 'write the parser'"), ' makes one.'));
   }
@@ -157,6 +158,8 @@ class Graph {
     if (!width || !this.size) return;
     const k = Math.min(1, (width - 32) / Math.max(1, this.size.width), (height - 60) / Math.max(1, this.size.height));
     this.at = { k: Math.max(least, k), x: 16, y: 40 };
+    const first = this.size.nodes.find((node) => node.id === this.graph.critical_path[0]), low = (first?.y ?? 0) * this.at.k;
+    if (this.mode !== 'tree' && low > height - 120) this.at.y = height / 2 - low; // the critical path is in view
     this.move();
   }
 
@@ -213,8 +216,9 @@ function wrap(title, wide) {
   for (const word of words) {
     if ((lines.at(-1) + word).length + 1 > wide && lines.at(-1)) lines.push('');
     lines.push(`${lines.pop()} ${word}`.trim());
+    while (lines.at(-1).length > wide) { const long = lines.pop(); lines.push(long.slice(0, wide), long.slice(wide)); }
   }
-  return lines.length > 2 ? [clip(lines[0], wide), `${lines[1].slice(0, wide - 1)}…`] : lines.map((each) => clip(each, wide));
+  return lines.length > 2 ? [lines[0], `${lines[1].slice(0, wide - 1)}…`] : lines;
 }
 
 function markers() {

@@ -31,7 +31,7 @@ class Log {
   set(given) {
     Object.assign(this.filter, given);
     this.live.hidden = this.from === null;
-    this.context.setQuery({ ...this.filter, revision: this.from });
+    this.context.setQuery({ ...this.filter, revision: this.from }, { step: true });
     this.load();
   }
 

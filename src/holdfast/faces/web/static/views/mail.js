@@ -5,8 +5,8 @@ import { agentNames } from '../acts.js';
 import { ask } from '../dialog.js';
 import { clip, h, keyed, put, text } from '../dom.js';
 import { age, exact, hourOf } from '../format.js';
-import { listKeys, segments } from '../lists.js';
-import { inline, markdown } from '../markdown.js';
+import { few, listKeys, segments } from '../lists.js';
+import { inline, markdown, plain } from '../markdown.js';
 import { shape, wordOf } from '../shapes.js';
 import { paced } from '../store.js';
 import { stateOfTask } from '../sentences.js';
@@ -15,6 +15,9 @@ const BOXES = [['to', 'to me'], ['all', 'all'], ['sent', 'sent'], ['closed', 'cl
 const TYPES = ['notify', 'request', 'decision-required', 'objection', 'handoff-ready'];
 const STATUS = { unread: 'mail', acknowledged: 'closed', actioned: 'closed', blocked: 'blocked', closed: 'closed' };
 const PAGE = 50;
+const PEOPLE = 12; // recipients shown at first
+/** Who was written to: you first, then those who have done something with it, then by name. */
+const standingOf = (status, me) => Object.entries(status).sort(([a, x], [b, y]) => (b === me) - (a === me) || (x === 'unread') - (y === 'unread') || (a < b ? -1 : 1));
 const everybody = (name) => (name === '*' ? 'everybody' : name);
 const words = (type) => type.replaceAll('-', ' ');
 
@@ -29,7 +32,7 @@ class Mail {
     this.open = context.rest[0] ?? null;
     this.drafts = new Map();
     this.wants = h('span.hint');
-    this.boxes = segments('which threads', BOXES.filter(([box]) => this.me || !['to', 'sent'].includes(box)), this.box, (box) => { this.box = box; context.setQuery({ box: box === 'all' ? '' : box }); this.loading.ask(); });
+    this.boxes = segments('which threads', BOXES.filter(([box]) => this.me || !['to', 'sent'].includes(box)), this.box, (box) => { this.box = box; context.setQuery({ box: box === 'all' ? '' : box }, { step: true }); this.loading.ask(); });
     let timer = 0;
     const find = h('input', { type: 'search', 'aria-label': 'Subject or body', placeholder: 'Subject or body', on: { input: () => { clearTimeout(timer); timer = setTimeout(() => { this.search = find.value.trim(); this.loading.ask(); }, 200); } } });
     const write = h('button.primary', { data: { act: '' }, on: { click: () => this.write() } }, 'Write');
@@ -61,8 +64,10 @@ class Mail {
       if (!this.open && this.threads.length && !matchMedia('(max-width: 820px)').matches) this.open = [...this.threads].sort((a, b) => b.wants - a.wants || a.first.priority - b.first.priority)[0].thread;
       this.draw();
       await this.read();
-    } catch (error) { if (error.name !== 'AbortError' && error.code !== 'UNREACHABLE') put(this.thread, h('p.empty.c-red', null, explain(error))); }
+    } catch (error) { if (error.name !== 'AbortError' && error.code !== 'UNREACHABLE') this.fail(explain(error)); }
   }
+
+  fail(words) { put(this.rail); put(this.thread, h('div.note-red', { role: 'alert' }, shape('trouble'), h('div', null, words, ' ', h('a.link', { href: this.context.href('mail') }, 'All threads')))); }
 
   draw() {
     const wanting = this.threads.filter((each) => each.wants).length;
@@ -73,7 +78,7 @@ class Mail {
       const { first } = each, to = first.to.filter((name) => name !== this.me).map(everybody);
       return h('a.thread-row', { role: 'listitem', href: this.context.href('mail', each.thread), 'aria-current': each.open ? 'true' : null, class: `${each.open ? 'selected' : ''}${each.unread ? ' unread' : ''}`, data: { thread: each.thread } },
         h('div.line', null, h('span.dot', each.wants ? { role: 'img', 'aria-label': 'wants an answer', class: 'on' } : null), h('b.one', null, clip(`${first.sender}${to.length ? ` → ${to.slice(0, 3).join(', ')}${to.length > 3 ? ' …' : ''}` : ''}`, 80)), h('span.ink-3.small', null, each.messages ?? ''), h('span.push.small.ink-3', null, age(each.last_at))),
-        h('div.subject.one', null, clip(first.subject)), h('div.one.small.ink-3', null, h('span', { class: first.type === 'objection' ? 'c-amber' : each.wants ? 'c-accent strong' : 'ink-2' }, words(first.type)), ' ', clip(first.body, 120)));
+        h('div.subject.one', null, clip(first.subject)), h('div.one.small.ink-3', null, h('span', { class: first.type === 'objection' ? 'c-amber' : each.wants ? 'c-accent strong' : 'ink-2' }, words(first.type)), ' ', clip(plain(first.body), 120)));
     });
     if (!this.threads.length) put(this.thread, h('div.empty', null, 'No mail here. Agents write with ', h('code', null, "holdfast mail send NAME 'subject'"), '; you write with the button above.'));
   }
@@ -112,9 +117,9 @@ class Mail {
   drawRail(asked, steps, hangs) {
     const { context } = this, part = (head, rows) => rows.length > 0 && h('div.section', null, h('h3', null, head), rows);
     put(this.rail,
-      part('Who has done what', Object.entries(asked.status).slice(0, 12).map(([name, status]) => h('div.rail-row', null, shape(STATUS[status] ?? 'mail', 12), h('b', null, name), h('span', { class: name === this.me && status === 'unread' ? 'c-accent strong' : 'ink-3' }, status), name === this.me && h('span.push.small.ink-3', null, 'you')))),
+      part('Who has done what', few('mail', standingOf(asked.status, this.me), PEOPLE, ([name, status]) => h('div.rail-row', null, shape(STATUS[status] ?? 'mail', 12), h('b.one', { title: name }, name), h('span', { class: name === this.me && status === 'unread' ? 'c-accent strong' : 'ink-3' }, status), name === this.me && h('span.push.small.ink-3', null, 'you')))),
       part('What hangs on it', hangs.map((node) => h('div.rail-row', null, shape(stateOfTask(node), 12, wordOf(stateOfTask(node))), h('a.mono.ink-2', { href: context.href('task', node.id) }, node.id), node.claimed_by ? h('b', null, node.claimed_by) : h('span.one', null, clip(node.title, 40))))),
-      part('Steps', steps.slice(-10).map((step) => h('p.small.ink-2', { title: exact(step.at) }, `${hourOf(step.at)} ${step.agent} ${step.op === 'ack' ? 'acknowledged' : step.op === 'send' ? 'sent' : step.op}`))));
+      part('Steps', few('steps', steps.slice().reverse(), 10, (step) => h('p.small.ink-2', { title: exact(step.at) }, `${hourOf(step.at)} ${step.agent} ${step.op === 'ack' ? 'acknowledged' : step.op === 'send' ? 'sent' : step.op}`))));
   }
 
   form(asked) {

@@ -49,7 +49,8 @@ class State {
     this.cells = new Map(); // run -> {names, more}
     const [kind, ...rest] = context.rest;
     this.chosen = kind ? { kind, rest } : null;
-    this.show = context.query.get('show') ?? 'value';
+    this.infos = new Map(); // [run, cell] as JSON -> its version and age
+    this.show = VIEWS.some(([show]) => show === context.query.get('show')) ? context.query.get('show') : 'value';
     this.search = '';
     this.summary = h('span.hint');
     const find = h('input', { type: 'search', 'aria-label': 'Run, cell, stash, cycle', placeholder: 'Run, cell, stash, cycle', on: { input: () => { this.search = find.value.trim().toLowerCase(); this.drawList(); } } });
@@ -71,8 +72,8 @@ class State {
       await Promise.all([...this.open].filter((name) => this.runs.includes(name)).map((run) => this.names(run)));
       for (const trail of trails) if (trail.state === 'active' && !this.touched) this.open.add(trail.id);
       this.drawList();
-      await Promise.all([this.drawCycles(), this.read()]);
-    } catch (error) { if (error.name !== 'AbortError' && error.code !== 'UNREACHABLE') put(this.detail, h('p.empty.c-red', null, explain(error))); }
+      await Promise.all([this.drawCycles(), this.read(), this.learn()]);
+    } catch (error) { if (error.name !== 'AbortError' && error.code !== 'UNREACHABLE') put(this.detail, h('div.note-red', { role: 'alert' }, shape('trouble'), h('div', null, explain(error), ' ', h('a.link', { href: this.context.href('state') }, 'All runs')))); }
   }
 
   async names(run) {
@@ -80,28 +81,38 @@ class State {
     this.cells.set(run, { names: page.data, more: Boolean(page.cursor) });
   }
 
+  /** Ask for the versions and ages of the cells that are listed, of each once until it changes. */
+  async learn() {
+    const asked = this.shown.filter((key) => !this.infos.has(key));
+    await Promise.all(asked.map(async (key) => { const [run, cell] = JSON.parse(key); this.infos.set(key, await this.context.api.get(`/cells/${seg(run)}/${seg(cell)}/info`, {}, { signal: this.context.signal })); }));
+    if (asked.length) this.drawList();
+  }
+
+  forget(events) { for (const { kind, scope, id } of events) if (kind === 'cell') this.infos.delete(JSON.stringify([scope, id])); }
+
   async turn(name) {
     this.touched = true;
     if (this.open.has(name)) this.open.delete(name); else { this.open.add(name); if (this.runs.includes(name)) await this.names(name); }
-    this.drawList();
+    this.drawList(); await this.learn();
   }
 
   drawList() {
     if (!this.runs) return;
     const failed = this.cycles.filter((cycle) => ['failed', 'corrupt'].includes(cycle.status)).length, flying = this.cycles.filter((cycle) => cycle.status === 'in_progress').length;
-    text(this.summary, `${this.runs.length}${this.moreRuns ? '+' : ''} runs, ${this.stashes.length} stashes on ${this.trails.length} ${this.trails.length === 1 ? 'trail' : 'trails'}, ${flying} ${flying === 1 ? 'cycle' : 'cycles'} in flight${failed ? `, ${failed} failed` : ''}`);
+    text(this.summary, `${this.runs.length}${this.moreRuns ? '+' : ''} ${this.runs.length === 1 ? 'run' : 'runs'}, ${this.stashes.length} ${this.stashes.length === 1 ? 'stash' : 'stashes'} on ${this.trails.length} ${this.trails.length === 1 ? 'trail' : 'trails'}, ${flying} ${flying === 1 ? 'cycle' : 'cycles'} in flight${failed ? `, ${failed} failed` : ''}`);
     const fits = (...words) => !this.search || words.some((each) => each.toLowerCase().includes(this.search));
     const head = (name, label, right) => h('div.tree-row', null, h('button.quiet.turn', { type: 'button', 'aria-expanded': String(this.open.has(name)), on: { click: () => this.turn(name) } }, shape(this.open.has(name) ? 'down' : 'right', 12), shape('folder'), h('b.one', null, clip(label, 40))), h('span.push.small.ink-3', null, right));
     const entry = (kind, rest, label, ...right) => { const here = this.chosen?.kind === kind && JSON.stringify(this.chosen.rest) === JSON.stringify(rest); return h('a.tree-row.leaf', { href: this.context.href('state', kind, ...rest), 'aria-current': here ? 'true' : null, class: here ? 'selected' : '' }, h('span.mono.one', { title: label }, clip(label, 80)), right.map((words) => h('span.small.ink-3', null, words))); };
-    const rows = [h('h3', null, 'Cells')];
+    const rows = [h('h3', null, 'Cells')], info = (run, name) => { const key = JSON.stringify([run, name]), found = this.infos.get(key); this.shown.push(key); return found?.exists ? [`v${found.version}`, age(found.updated_at)] : []; };
+    this.shown = [];
     for (const run of [...this.runs].reverse()) {
       const known = this.cells.get(run), names = (known?.names ?? []).filter((name) => fits(run, name));
       if (!fits(run) && !names.length) continue;
-      rows.push(head(run, run, known ? `${known.names.length}${known.more ? '+' : ''} cells` : ''));
+      rows.push(head(run, run, known ? `${known.names.length}${known.more ? '+' : ''} ${known.names.length === 1 ? 'cell' : 'cells'}` : ''));
       if (!this.open.has(run)) continue;
       const few = this.search || this.all.has(run) ? names : names.slice(0, Math.max(FEW, 1 + names.indexOf(this.chosen?.rest[1])));
-      rows.push(few.map((name) => entry('cell', [run, name], name)));
-      if (few.length < names.length) rows.push(h('button.quiet.tree-more', { type: 'button', on: { click: () => { this.all.add(run); this.drawList(); } } }, `${names.length - few.length}${known.more ? '+' : ''} more`));
+      rows.push(few.map((name) => entry('cell', [run, name], name, ...info(run, name))));
+      if (few.length < names.length) rows.push(h('button.quiet.tree-more', { type: 'button', on: { click: () => { this.all.add(run); this.drawList(); this.learn(); } } }, `${names.length - few.length}${known.more ? '+' : ''} more`));
     }
     if (!this.runs.length) rows.push(h('p.hint', null, 'No cell yet. ', h('code', null, 'holdfast cell set run-1 port 9191'), ' makes one.'));
     rows.push(h('h3', null, 'Stashes'));
@@ -109,7 +120,7 @@ class State {
       const mine = this.stashes.filter((stash) => stash.trail === trail.id && fits(trail.label, stash.name)), key = trail.id ?? ' global';
       if (!mine.length && (trail.id === null || !fits(trail.label))) continue;
       rows.push(head(key, trail.label, trail.state || `${mine.length} ${mine.length === 1 ? 'stash' : 'stashes'}`));
-      if (this.open.has(key)) rows.push(mine.map((stash) => entry('stash', [stash.id], stash.name, stash.stash_type, `v${stash.version}`)));
+      if (this.open.has(key)) rows.push(mine.map((stash) => entry('stash', [stash.id], stash.name, stash.stash_type, `v${stash.version}`, age(stash.updated_at))));
     }
     put(this.list, rows);
   }
@@ -155,7 +166,8 @@ class State {
       name = stash.name;
       versions = history.slice(-VERSIONS).reverse().map((each) => ({ version: each.version, value: each.value, by: made.get(each.version)?.actor ?? '', op: each.operation, time: each.created_at, revision: made.get(each.version)?.revision ?? null }));
       info = { expires_at: stash.expires_at, size: pretty(stash.value).length };
-    } else {
+    } else if (chosen.kind !== 'cycle') throw new Error(`there is nothing called ${chosen.kind} here: cell, stash or cycle`);
+    else {
       const cycle = await api.get(`/cycles/${seg(chosen.rest[0])}`, {}, { signal });
       name = cycle.cycle_id;
       versions = [{ version: cycle.sequence, value: cycle, by: '', op: 'document', time: cycle.metadata.updated_at, revision: null }];
@@ -194,6 +206,6 @@ export const view = {
     const state = new State(context);
     const keys = { v: 'value', d: 'diff', h: 'history' };
     const key = (event) => { if (keys[event.key]) { state.show = keys[event.key]; state.print = null; state.read(); return true; } if (event.key === 'Enter' && document.activeElement?.matches('.leaf')) { document.activeElement.click(); return true; } return listKeys(state.element, '.leaf, tbody tr', event); };
-    return { element: state.element, key, update: ({ events, reload }) => { if (reload || events.some((event) => ['cell', 'run', 'stash', 'trail', 'cycle'].includes(event.kind))) state.loading.ask(); }, close: () => state.loading.close() };
+    return { element: state.element, key, update: ({ events, reload }) => { if (reload) state.infos.clear(); else state.forget(events); if (reload || events.some((event) => ['cell', 'run', 'stash', 'trail', 'cycle'].includes(event.kind))) state.loading.ask(); }, close: () => state.loading.close() };
   },
 };

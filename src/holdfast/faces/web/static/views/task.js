@@ -3,7 +3,8 @@
 import { ApiError, explain, seg } from '../api.js';
 import { clip, h, keyed, put } from '../dom.js';
 import { age, duration, exact, hourOf, now, number, timeLeft } from '../format.js';
-import { listKeys, segments } from '../lists.js';
+import { overtaken } from '../dialog.js';
+import { few, listKeys, segments } from '../lists.js';
 import { markdown } from '../markdown.js';
 import { shape, stateOf } from '../shapes.js';
 import { paced } from '../store.js';
@@ -23,7 +24,7 @@ class TaskPage {
     this.input = h('input', { type: 'text', placeholder: 'Write a note, Markdown', 'aria-label': 'note' });
     this.form = h('form.note-form', { hidden: !context.may('agent'), on: { submit: (event) => this.addNote(event) } }, this.input, h('button.act.large', { type: 'submit', data: { act: '' } }, 'add note'));
     this.facts = h('aside.panel.facts-rail', { 'aria-label': 'what is true now' });
-    this.element = h('div.view.task', null, this.head, h('div.task-columns', null,
+    this.element = h('div.view.task', null, this.head, this.columns = h('div.task-columns', null,
       h('div.stack', null, this.body, h('section.panel.history', { 'aria-label': 'History' }, h('div.history-head', null, h('h3', null, 'History'), h('span.push', null, this.sorts.element)), this.rows, this.form)), this.facts));
     this.record = paced(() => this.load());
     this.record.ask();
@@ -35,8 +36,10 @@ class TaskPage {
   async load() {
     const base = `/tasks/${seg(this.id)}`;
     try {
+      const before = this.task;
       this.task = await this.get(base);
       this.id = this.task.id;
+      if (before && (before.status !== this.task.status || before.claimed_by !== this.task.claimed_by)) overtaken(`Somebody was faster: it is ${wordOfStatus(this.task.status)}${this.task.claimed_by ? `, held by ${this.task.claimed_by}` : ''} by now.`);
       document.title = `${this.task.title} · Holdfast`;
       const optional = (work) => work.catch((error) => { if (error instanceof ApiError) return null; throw error; });
       const [reasons, links, children, locks, mail, route, graph, above, stashes] = await Promise.all([
@@ -48,7 +51,8 @@ class TaskPage {
       this.task.ready = reasons.ready;
     } catch (error) {
       if (error.name === 'AbortError' || error.code === 'UNREACHABLE') return;
-      put(this.head, h('h1', null, 'Task'), h('p.note-red', { role: 'alert' }, shape('trouble'), explain(error)));
+      put(this.head, h('h1', null, 'Task'), h('div.note-red', { role: 'alert' }, shape('trouble'), h('div', null, explain(error), ' ', h('a.link', { href: this.context.href('board') }, 'Board'))));
+      this.columns.hidden = true;
       return;
     }
     this.draw();

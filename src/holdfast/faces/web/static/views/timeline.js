@@ -3,8 +3,8 @@
 import { explain, seg } from '../api.js';
 import { marks, scale, spans, ticks } from '../chart.js';
 import { clip, h, keyed, put, svg, text } from '../dom.js';
-import { duration, exact, hourOf, now, secondOf } from '../format.js';
-import { listKeys, segments } from '../lists.js';
+import { duration, exact, hourOf, middle, now, secondOf } from '../format.js';
+import { listKeys, NAME, segments } from '../lists.js';
 import { glyph, shape, wordOf } from '../shapes.js';
 import { isPerson, lines, nameOf, standing } from '../agents.js';
 import { paced } from '../store.js';
@@ -89,7 +89,7 @@ class Timeline {
       !this.until && [svg('rect.now-flag', { x: now_ - 44, y: 8, width: 44, height: 20, rx: 4 }), svg('text.now-words', { x: now_ - 22, y: 22 }, hourOf(end))]);
     const names = [...new Set([...status.agents.filter((agent) => !isPerson(agent)).map((agent) => agent.name), ...this.known.keys()])].sort().filter((name) => this.known.has(name) || status.agents.some((agent) => agent.name === name && agent.seen_at));
     const waits = lines(status.locks);
-    keyed(this.lanes, names, (name) => name, (name) => h('div.lane', { tabindex: -1, data: { agent: name } }, h('div.lane-name', null, h('b', null, name), h('span.small')), svg('svg.lane-picture', { role: 'group' })),
+    keyed(this.lanes, names, (name) => name, (name) => h('div.lane', { tabindex: -1, data: { agent: name } }, h('div.lane-name', null, h('b.one', { title: name }, middle(name, NAME)), h('span.small.one')), svg('svg.lane-picture', { role: 'group' })),
       () => {});
     for (const element of this.lanes.children) this.lane(element, element.dataset.agent, { status, waits, from, until, end, wide, grid, x, now_ });
   }
@@ -98,7 +98,7 @@ class Timeline {
     const lane = this.known.get(name) ?? { claims: [], locks: [], mail: [] };
     const agent = status.agents.find((each) => each.name === name), at = agent && standing(agent, status, now(), waits);
     const [names, picture] = element.children, words = names.lastChild;
-    words.className = `small ${at?.trouble ? 'c-red strong' : 'ink-3'}`;
+    words.className = `small one ${at?.trouble ? 'c-red strong' : 'ink-3'}`;
     text(words, at ? (at.trouble && agent.task ? `ends in ${duration((Date.parse(agent.until) - now()) / 1000)}` : at.state === 'not_seen' && agent.seen_at ? `not seen ${duration((now() - Date.parse(agent.seen_at)) / 1000)}` : `${wordOf(at.state)}${at.since ? ` ${duration((now() - Date.parse(at.since)) / 1000)}${at.state === 'fenced' ? ' ago' : ''}` : ''}`) : '');
     const waited = waits.get(name), fenced = status.refusals.find((each) => each.actor === name && each.code === 'FENCED');
     const endless = status.locks.find((lock) => lock.holder === name && lock.until === null && !lock.task);
