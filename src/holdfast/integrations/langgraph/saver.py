@@ -187,7 +187,8 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         load = self.serde.loads_typed
         checkpoint = load(tuple(found.value))
         inside = checkpoint["channel_values"]
-        checkpoint["channel_values"] = {**inside, **{name: load(tuple(each)) for name, each in found.values.items()}}
+        for name, each in found.values.items():
+            inside[name] = load(tuple(each))
         at = {"thread_id": found.thread, "checkpoint_ns": found.ns}
         return CheckpointTuple(
             {"configurable": {**at, "checkpoint_id": found.id}},
