@@ -17,7 +17,9 @@ INSTALL  := -m pip install --quiet --disable-pip-version-check
 .PHONY: help setup run demo test web check fix bench peers docs screenshots teeth sim faults clients long house lock dist smoke clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {line = sprintf("  make %-11s", $$1); n = split($$2, word, " "); \
+	  for (i = 1; i <= n; i++) {if (length(line word[i]) > 78) {print line; line = sprintf("%18s", "")} line = line " " word[i]} \
+	  print line}' Makefile
 
 setup: $(READY) ## Make .venv with everything the other targets need, and install zsh, fish and Chromium if it can
 	@tests/packages.sh zsh fish chromium

@@ -45,6 +45,12 @@ def test_it_is_a_session_of_the_sdk(ws: Any) -> None:
     assert isinstance(HoldfastSession("chat", ws), memory.Session)
 
 
+@pytest.mark.parametrize("session", ["", "a\nb", 7])
+def test_a_session_without_a_name_is_refused_at_once(ws: Any, session: Any) -> None:
+    with pytest.raises(errors.InvalidName, match="session_id"):
+        HoldfastSession(session, ws)
+
+
 def test_items_are_added_read_limited_popped_and_cleared(ws: Any) -> None:
     settings = importlib.import_module("agents.memory").SessionSettings
 

@@ -83,6 +83,32 @@ def test_there_is_no_vector_search(store: HoldfastStore) -> None:
         store.search(("users",), query="what does ada like?")
 
 
+@pytest.mark.parametrize(
+    ("ttl", "told"),
+    [
+        (60, "ttl must be a dict, not int"),
+        ({"default_ttl": "60"}, "default_ttl must be a number of minutes above 0, not '60'"),
+        ({"default_ttl": -1}, "default_ttl must be a number of minutes above 0, not -1"),
+        ({"defualt_ttl": 60}, "ttl has no setting 'defualt_ttl' (did you mean default_ttl?"),
+    ],
+    ids=str,
+)
+def test_a_ttl_that_cannot_work_is_refused_at_once(ttl: Any, told: str) -> None:
+    with holdfast.open(":memory:", actor="ada") as ws, pytest.raises(errors.Invalid) as caught:
+        HoldfastStore(ws, ttl=ttl)
+    assert str(caught.value).startswith(told)
+
+
+def test_what_is_put_is_a_dict_with_a_ttl_above_zero(store: HoldfastStore) -> None:
+    with pytest.raises(errors.InvalidValue, match="the value of an item must be a dict, not list"):
+        store.put(("users",), "k", ["x"])  # type: ignore[arg-type]
+    with pytest.raises(errors.Invalid, match="ttl must be a number of minutes above 0, not -1"):
+        store.put(("users",), "k", {"x": 1}, ttl=-1)
+    with pytest.raises(errors.InvalidValue, match="tuple"):
+        store.put(("users",), "k", {"x": (1, 2)})
+    assert store.get(("users",), "k") is None
+
+
 def test_reading_renews_an_item_but_not_with_each_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock()
     monkeypatch.setattr(module, "_now", clock.wall)

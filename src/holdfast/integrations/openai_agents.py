@@ -14,6 +14,7 @@ from collections import deque
 from typing import Any, Final
 
 from holdfast import errors
+from holdfast.kernel.validate import check_name
 
 PREFIX: Final = "openai-agents/"
 _PAGE: Final = 1000  # items of one read
@@ -28,6 +29,7 @@ class HoldfastSession:
     """
 
     def __init__(self, session_id: str, ws: Any, *, session_settings: Any = None) -> None:
+        check_name(session_id, "session_id")
         self.session_id = session_id
         self.session_settings = session_settings
         self._ws = ws

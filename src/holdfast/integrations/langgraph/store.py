@@ -7,8 +7,8 @@ each read would be a commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, cast
 
 from langgraph.store.base import (
     BaseStore,
@@ -25,6 +25,7 @@ from langgraph.store.base import (
 )
 
 from holdfast import errors
+from holdfast.arguments import meant
 from holdfast.clock import SystemClock
 from holdfast.types import Op as TxnOp
 from holdfast.types import Page, as_microseconds
@@ -57,7 +58,7 @@ class HoldfastStore(BaseStore):
 
     def __init__(self, workspace: HasItems, *, ttl: TTLConfig | None = None) -> None:
         self.workspace: Any = workspace
-        self.ttl_config = ttl
+        self.ttl_config = _checked(ttl)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do operations: the reads see what was there before the writes, which are one transaction up to 100."""
@@ -100,6 +101,32 @@ class HoldfastStore(BaseStore):
             else:
                 await getattr(workspace.items, call.op.partition(".")[2])(**call.args)
         return plan.results()
+
+
+_SETTINGS: Final = {"default_ttl", "refresh_on_read", "omit_expired", "sweep_interval_minutes"}
+
+
+def _checked(ttl: Any) -> TTLConfig | None:
+    """A configuration of ttl. Raises Invalid at once, not with the first put."""
+    if ttl is None:
+        return None
+    hint = 'such as ttl={"default_ttl": 60, "refresh_on_read": True}, in minutes'
+    if not isinstance(ttl, dict):
+        raise errors.Invalid(f"ttl must be a dict, not {type(ttl).__name__}", hint=hint)
+    if unknown := sorted(map(str, ttl.keys() - _SETTINGS)):
+        question = meant(unknown[0], _SETTINGS)
+        raise errors.Invalid(f"ttl has no setting {unknown[0]!r:.80}", hint=f"{question} {hint}".lstrip())
+    _seconds(ttl.get("default_ttl"), "default_ttl")
+    return cast("TTLConfig", ttl)
+
+
+def _seconds(minutes: Any, what: str) -> float | None:
+    """A ttl of LangGraph, which is in minutes. Raises Invalid."""
+    if minutes is None:
+        return None
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not minutes > 0:
+        raise errors.Invalid(f"{what} must be a number of minutes above 0, not {minutes!r:.80}", hint="")
+    return minutes * 60
 
 
 class _Plan:
@@ -222,8 +249,11 @@ def _written(op: PutOp) -> TxnOp:
     place = {"namespace": _path(op.namespace), "key": op.key}
     if op.value is None:
         return TxnOp("items.delete", place)
-    ttl = None if op.ttl is None else op.ttl * 60
-    return TxnOp("items.put", {**place, "value": dict(op.value), "ttl": ttl})
+    value: Any = op.value
+    if not isinstance(value, Mapping):
+        hint = "put(namespace, key, {...})"
+        raise errors.InvalidValue(f"the value of an item must be a dict, not {type(value).__name__}", hint=hint)
+    return TxnOp("items.put", {**place, "value": dict(value), "ttl": _seconds(op.ttl, "ttl")})
 
 
 def _shown(stored: Stored) -> dict[str, Any]:
