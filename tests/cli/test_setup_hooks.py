@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,7 @@ PATCH = """*** Begin Patch
 *** End Patch
 """
 PATCHED = ["src/a.py", "src/b.py", "/abs/new.py", "old name.py"]
+IN_SRC = "cd src && apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: a\n*** End Patch\nEOF\n"
 WRITE = {"file_path": "src/x.py", "content": "path"}
 
 
@@ -119,10 +121,69 @@ def test_i7_a_payload_that_tells_nothing_names_nobody_and_no_file(client: str, p
         ("codex", {"cwd": "/p", "tool_name": "Bash", "tool_input": {"command": ["cat", "src/a.py"]}}, []),
         ("codex", {"tool_name": "Bash", "tool_input": {"command": ["apply_patch", PATCH]}}, PATCHED),
         ("codex", {"tool_name": "apply_patch", "tool_input": {"input": PATCH}}, PATCHED),
+        (
+            "codex",
+            {"cwd": "/p", "tool_name": "Bash", "tool_input": {"command": IN_SRC, "workdir": "w"}},
+            ["/p/w/src/a"],
+        ),
+        ("codex", {"cwd": "/p", "tool_name": "apply_patch", "tool_input": {"command": IN_SRC}}, ["/p/src/a"]),
     ],
 )
 def test_i7_the_files_of_an_edit_are_found(client: str, payload: dict[str, Any], paths: list[str]) -> None:
     assert paths_of(client, payload) == paths
+
+
+@pytest.mark.parametrize(
+    ("before", "folder"),
+    [
+        ("apply_patch <<'EOF'\n", ""),
+        ('apply_patch "', ""),
+        ("applypatch '", ""),
+        ("apply_patch \"$(cat <<'EOF'\n", ""),
+        ("cd src && apply_patch <<'EOF'\n", "src/"),
+        ("  cd src;apply_patch <<EOF\n", "src/"),
+        ("cd src\napply_patch <<EOF\n", "src/"),
+        ("cd -- 'src/käse and more' && apply_patch <<EOF\n", "src/käse and more/"),
+        ("cd /abs/src && apply_patch <<-EOF\n", "/abs/src/"),
+        ("bash -lc 'cd src && apply_patch <<EOF\n", "src/"),
+    ],
+)
+def test_i22_a_patch_in_a_command_counts_from_where_the_command_goes(before: str, folder: str) -> None:
+    command = f"{before}*** Begin Patch\n*** Update File: a.py\n*** End Patch\nEOF\n"
+    if before.startswith("bash"):
+        command += "'"
+    told = {"cwd": "/p", "tool_name": "Bash", "tool_input": {"command": command}}
+    assert paths_of("codex", told) == [os.path.join("/p", folder, "a.py")]
+    told["tool_input"] = {"command": ["bash", "-lc", command]}
+    if not before.startswith("bash"):
+        assert paths_of("codex", told) == [os.path.join("/p", folder, "a.py")]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "cd $HOME && apply_patch <<EOF\n",
+        "cd ~/x && apply_patch <<EOF\n",
+        "cd - && apply_patch <<EOF\n",
+        "cd && apply_patch <<EOF\n",
+        "cd src && cd deep && apply_patch <<EOF\n",
+        "cd src || apply_patch <<EOF\n",
+        "pushd src; apply_patch <<EOF\n",
+        "(cd src; apply_patch <<EOF\n",
+        "cat <<EOF | (cd src; apply_patch)\n",
+        "cd 'src && apply_patch <<EOF\n",
+        "cd s* && apply_patch <<EOF\n",
+        "env -C src apply_patch <<EOF\n",
+        "cat <<EOF\n",
+        "apply_patch <<E\n*** Begin Patch\n*** Add File: b\n+x\n*** End Patch\nE\ncd src && apply_patch <<'EOF'\n",
+    ],
+)
+def test_i22_a_patch_of_which_nobody_can_tell_the_folder_is_refused(before: str) -> None:
+    command = f"{before}*** Begin Patch\n*** Update File: a.py\n*** End Patch\nEOF\n"
+    for given in (command, ["bash", "-lc", command]):
+        with pytest.raises(Invalid, match="nobody can tell which files") as refused:
+            paths_of("codex", {"cwd": "/p", "tool_name": "Bash", "tool_input": {"command": given}})
+        assert "cd FOLDER && apply_patch" in str(refused.value.hint)
 
 
 @pytest.mark.parametrize("client", AGENTS)

@@ -277,19 +277,17 @@ class Session:
             after_write(self, folder)
 
     def in_project(self, path: str) -> str | None:
-        """A path as all worktrees of the project call it, from its root; None if it lies outside.
+        """A path as every face and all worktrees of the project call it, from its root; None if it lies outside.
 
         What is given counts from the current folder. Patterns are paths here: only how they begin matters.
         """
         path = os.path.abspath(os.path.join(self.folder, path))
-        root = location.git_root(os.path.dirname(path)) or self._project()
+        root = location.project_root(self.place.folder, path)
+        if root is None:  # outside of every repository, and of the folder beside the workspace
+            above, name = os.path.split(self.place.folder or "")
+            root = above if name == location.FOLDER else self.folder
         relative = os.path.relpath(path, root)
-        return None if relative.startswith("..") else relative.replace(os.sep, "/")
-
-    def _project(self) -> str:
-        """The root of a project without git: where its workspace lies."""
-        above, name = os.path.split(self.place.folder or "")
-        return above if name == location.FOLDER else self.folder
+        return None if relative.split(os.sep, 1)[0] == os.pardir else relative.replace(os.sep, "/")
 
     def tokens(self, holder: str) -> FileTokens:
         """The tokens of what a holder has here."""

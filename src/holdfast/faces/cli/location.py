@@ -24,6 +24,7 @@ STORE: Final = "holdfast.db"
 _PARTS: Final = (STORE, f"{STORE}-wal", f"{STORE}-shm")
 _MARKS: Final = ("commit.mark", "open.lock")  # with content, what a store leaves whose files were removed
 _LOG: Final = "log.url"  # of a replica, which comes back from its log
+TRACES: Final = (STORE, *_MARKS, _LOG)  # without any of these a folder holds no workspace, nor what is left of one
 
 
 class Place:
@@ -113,6 +114,23 @@ def has_store(folder: str) -> bool:
     return bool(left) and not os.path.exists(os.path.join(folder, _LOG))
 
 
+def unusable(start: str) -> str | None:
+    """Return the nearest `.holdfast` upwards if it does not tell what is locked; None if it has a store, or is none.
+
+    It cannot be searched by this user, or is that of a replica whose store was removed.
+    """
+    for folder in _folders(start):
+        common = git_common(folder)
+        shared = [] if common is None else [os.path.join(_main_worktree(common), FOLDER)]
+        for each in (*shared, os.path.join(folder, FOLDER)):
+            if has_store(each):
+                return None
+            closed = os.path.isdir(each) and not os.access(each, os.X_OK)
+            if closed or os.path.exists(os.path.join(each, _LOG)):
+                return each
+    return None
+
+
 def _inside(folder: str) -> str:
     """The given folder, or the `.holdfast` in it if it is a project that has one."""
     folder = os.path.abspath(os.path.expanduser(folder))
@@ -143,6 +161,48 @@ def _folders(start: str) -> list[str]:
         folder = above
         found.append(folder)
     return found
+
+
+# --- paths in a project ----------------------------------------------------------------------------------------------
+
+
+def project_root(workspace: str | None, path: str) -> str | None:
+    """Return the folder from which every face counts a path; None if none is known.
+
+    It is the one beside the workspace's `.holdfast`, or its counterpart in the linked worktree that holds the path,
+    also for a file of a submodule or of a repository inside the project. A path elsewhere, as with a server or a
+    workspace that was named, counts from its own repository, and in a submodule from the one that this belongs to.
+    """
+    home = None
+    if workspace is not None and os.path.basename(workspace) == FOLDER:
+        home = os.path.dirname(workspace)
+    own = owned = None
+    for folder in _folders(path):
+        if home is not None and _same(folder, home):
+            return folder
+        common = git_common(folder)
+        if common is None:
+            continue
+        if home is not None and (inside := _within_worktree(home, common)) is not None:
+            return os.path.normpath(os.path.join(folder, inside))
+        if folder != path and (owned is None or owned.startswith(os.path.join(common, ""))):
+            own, owned = folder, common  # the git folder of a submodule is in that of its repository
+    return own
+
+
+def _within_worktree(home: str, common: str) -> str | None:
+    """Where a folder lies in its worktree, if that is one of the repository with this git folder."""
+    if _same(home, common):  # a bare repository has its workspace in itself
+        return "."
+    root = git_root(home)
+    return os.path.relpath(home, root) if root is not None and _same(git_common(root) or "", common) else None
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # one of them is missing
+        return False
 
 
 # --- git -------------------------------------------------------------------------------------------------------------

@@ -165,15 +165,14 @@ def guard(session: Session, given: dict[str, Any]) -> int:
     hook = _Hook(session, given["hook"]) if "hook" in given else None
     if hook is not None:
         paths = hook.paths(session.folder)
-        session.folder = os.path.dirname(paths[0]) if paths else session.folder  # wherever the client was started
     elif given.get("staged"):
         paths = _staged(session)
     else:
-        paths = given.get("paths", [])
+        paths = [os.path.join(session.folder, path) for path in given.get("paths", [])]
         if not paths:
             raise Usage("holdfast guard needs a PATH, or --staged", hint="holdfast help guard")
-    place = session.find_place()
-    if place is None or (hook is not None and not place.exists and not place.chosen):
+    where = paths if hook is None else paths or [os.path.join(hook.folder(session.folder), "")]
+    if not _is_guarded(session, where):
         return 0 if hook is None else hook.answer("edit", "")
     if hook is not None and hook.unclear is not None:
         raise hook.unclear
@@ -193,6 +192,30 @@ def guard(session: Session, given: dict[str, Any]) -> int:
     if refused:
         raise refused[-1]
     return 0
+
+
+def _is_guarded(session: Session, paths: list[str]) -> bool:
+    """Whether a workspace guards the files; the session then goes where it is found.
+
+    It is the nearest above a file, by any of its names: where a client was started does not count. Raises Unavailable
+    for one that nobody can look into, and Invalid if there are several.
+    """
+    found: dict[str, location.Place] = {}
+    names = dict.fromkeys(name for path in paths for name in (path, _real(session, path)))
+    for folder in [os.path.dirname(name) for name in names] or [session.folder]:
+        place = location.find(session.given, session.environ, folder.__str__)
+        if (place is None or not place.chosen) and (closed := location.unusable(folder)) is not None:
+            raise errors.Unavailable(
+                f"the workspace in {closed} cannot be read, or its store is gone, so nobody knows what is locked",
+                hint="work as the user it belongs to; or holdfast restore; or move that folder away if nobody uses it",
+            )
+        if place is not None:
+            if not found and not place.chosen:
+                session.folder = folder
+            found.setdefault(place.name if place.folder is None else os.path.realpath(place.folder), place)
+    if len(found) > 1:
+        raise Invalid(f"these files are of several workspaces: {', '.join(found)}", hint="edit those of each by itself")
+    return bool(found)
 
 
 def _refused(session: Session, paths: list[str]) -> list[errors.HoldfastError]:
@@ -288,6 +311,10 @@ class _Hook:
             self.unclear = error
             return []
         return [os.path.join(folder, path) for path in found]
+
+    def folder(self, started: str) -> str:
+        """The folder that the call counts from; `started` if it does not say."""
+        return os.path.join(started, self._hooks.folder_of(self._payload))
 
     def answer(self, event: Any, text: str, blocked: bool = False) -> int:
         """Print the answer in the client's format; returns its exit code."""

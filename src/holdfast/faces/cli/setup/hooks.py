@@ -16,7 +16,7 @@ Called by `holdfast prime --hook` and `holdfast guard --hook`, before every edit
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from holdfast.client_sessions import session_actor
@@ -37,9 +37,6 @@ _EVENTS: Final[Mapping[str, Event]] = {
     "beforetool": "edit",
 }
 _PATHS: Final = ("file_path", "notebook_path", "path", "target_file")
-_PATCHED: Final = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
-_BEGIN: Final = "*** Begin Patch"
-
 
 Answer = tuple[str, str, int]  # what a hook prints on standard output and on standard error, and its exit code
 
@@ -79,8 +76,10 @@ def paths_of(client: str, payload: Any) -> list[str]:
     """
     call = payload.get("tool_input") if isinstance(payload, dict) else None
     if client == "codex":
-        command, in_shell = "\n".join(_texts(call)), _text(payload, "tool_name") == "Bash"
-        found = list(_patched(command)) if not in_shell or _BEGIN in command else []
+        from holdfast.faces.cli.setup.patches import patched
+
+        in_shell = _text(payload, "tool_name") == "Bash"
+        found = patched(call, in_shell)
         if in_shell and not found:
             return []  # no patch
     else:
@@ -88,27 +87,16 @@ def paths_of(client: str, payload: Any) -> list[str]:
     if not found:
         hint = "its client may be newer than this holdfast, or the hook is registered for a tool that edits no file"
         raise Invalid("the call of the hook names no file to edit in a form that is known", hint=hint)
-    roots = payload.get("workspace_roots") if isinstance(payload, dict) else None
-    folder = _text(payload, "cwd") or (str(roots[0]) if isinstance(roots, list) and roots else "")
+    folder = folder_of(payload)
     return list(dict.fromkeys(os.path.join(folder, path) for path in found))
 
 
-def _texts(call: Any) -> Iterator[str]:
-    """Every text of a call: a command is one, or a list of words."""
-    if isinstance(call, str):
-        yield call
-    elif isinstance(call, (dict, list)):
-        for each in call.values() if isinstance(call, dict) else call:
-            yield from _texts(each)
-
-
-def _patched(command: str) -> Iterator[str]:
-    """The files that a patch names, wherever it stands in a command."""
-    for line in command.split("\n"):
-        start = line.lstrip(" \t")
-        for words in _PATCHED:
-            if start.startswith(words) and (path := start.removeprefix(words).rstrip()):
-                yield path
+def folder_of(payload: Any) -> str:
+    """Return the folder that a call counts from; empty if it does not say."""
+    roots = payload.get("workspace_roots") if isinstance(payload, dict) else None
+    folder = _text(payload, "cwd") or (str(roots[0]) if isinstance(roots, list) and roots else "")
+    call = payload.get("tool_input") if isinstance(payload, dict) else None
+    return os.path.join(folder, _text(call, "workdir") or "")
 
 
 def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answer:

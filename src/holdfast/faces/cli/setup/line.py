@@ -8,7 +8,8 @@ Its text is the same on every machine: teams commit it, and clients trust a hook
 the program, is in the file PROGRAM beside the store, which git ignores; then PATH is searched. It is run only if it
 belongs to the user.
 
-Where there is no workspace the line allows everything without starting anything. It searches as `location` does:
+Where there is no workspace the line allows everything without starting anything; a `.holdfast` that this user may not
+look into, or whose store is gone and the rest is left, is one. It searches as `location` does:
 HOLDFAST_DIR, HOLDFAST_URL, a store in the current folder, in the client's project folder, in those above, and for a
 linked worktree beside the git common directory. It is quoted with single quotes, so it contains none, and no doubled
 backslash: then every shell reads it alike. Nor a default such as `${x:-y}`, which Gemini replaces by y.
@@ -25,7 +26,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from holdfast.faces.cli.location import FOLDER, STORE, home
+from holdfast.faces.cli.location import FOLDER, TRACES, home
 from holdfast.filesystem import hide_from_git, make_folder, write_private
 
 DEADLINE: Final = 5  # seconds
@@ -35,7 +36,8 @@ CHOSEN: Final = "setup.json"
 # `at` looks at a folder that may hold a store, `up` at a folder, its git worktree and all above.
 _FIND: Final = f"""\
 w=$HOLDFAST_DIR$HOLDFAST_URL; p=; \
-at() {{ [ -e "$1/{STORE}" ] && w=1; [ -z "$p" ] && [ -O "$1/{PROGRAM}" ] && IFS= read -r p <"$1/{PROGRAM}"; }}; \
+at() {{ for f in {" ".join(TRACES)}; do [ -e "$1/$f" ] && w=1; done; [ -d "$1" ] && [ ! -x "$1" ] && w=1; \
+[ -z "$p" ] && [ -O "$1/{PROGRAM}" ] && IFS= read -r p <"$1/{PROGRAM}"; }}; \
 up() {{ d=$1; while [ -n "$d" ]; do at "$d/{FOLDER}"; \
 if [ -f "$d/.git" ] && read -r _ g <"$d/.git"; then case $g in /*) ;; *) g=$d/$g;; esac; at "$g/{FOLDER}"; \
 if [ -f "$g/commondir" ] && read -r c <"$g/commondir"; then case $c in /*) ;; *) c=$g/$c;; esac; \
