@@ -5,9 +5,10 @@ workspace's private folder. A command in the client's shell and the MCP server t
 process above them, so they find the same actor, on every call: one session has one name wherever it acts. Processes
 outside of the client find nothing, and neither does a later process with the same pid.
 
-A client that begins another session in the same process (a resume, a cleared context) takes the place of the last one.
-If several sessions of one process act in turn, nobody can tell which one a call belongs to: then no name is found, and
-what needs a holder is refused until one is given. Nothing is ever guessed.
+Sessions of one process act at once, unless one has ended, or the client said that it went on from one to another (a
+resume, a cleared context): then the new one takes the place of the only other. A hook says which session acts in it,
+but not which one runs a shell command a moment later: another may have acted in between. So of several no name is
+found, and what needs a holder is refused until one is given. Nothing is ever guessed.
 
 Read for every command, so this module loads nothing but `os` and `sys`.
 """
@@ -82,7 +83,8 @@ def find_actor(folder: str) -> str | None:
 def record(folder: str, hook: str, session: str, actor: str, event: str) -> None:
     """Record a call of a hook such as `claude-guard` for a session, and what its client's process is to be called.
 
-    `event` is `start` for a session that takes the place of others, `end` for one that leaves.
+    `event` is `end` for a session that leaves, `next` for one that the client goes on with instead of another, and
+    `start` for one that begins.
     """
     place = os.path.join(folder, FOLDER)
     os.makedirs(place, mode=0o700, exist_ok=True)
@@ -98,7 +100,7 @@ def record(folder: str, hook: str, session: str, actor: str, event: str) -> None
             os.unlink(path)
     elif after != before:
         _write(path, "".join(f"{'+' if live else '-'}\t{id}\t{name}\n" for id, name, live in after))
-    if event == "start":
+    if event in ("start", "next"):
         _forget_ended(place)
 
 
@@ -158,14 +160,12 @@ def _asked(pid: int) -> tuple[int, Process] | None:
 def _joined(before: list[tuple[str, str, bool]], session: str, actor: str, event: str) -> list[tuple[str, str, bool]]:
     """The sessions of a process after a hook of one: those that live, and those whose place it took."""
     others = [each for each in before if each[0] != session]
-    was = next((live for id, _, live in before if id == session), None)
+    live = sum(each[2] for each in others)
     if event == "end":
-        return others if any(live for _, _, live in others) else []
-    if was is False and event != "start":  # it was replaced, and acts again: both live
-        return [(session, actor, True), *others]
-    if was and event != "start":
-        return [(session, actor, True), *others]
-    return [(session, actor, True), *((id, name, False) for id, name, _ in others)]
+        return others if live else []
+    if event == "next" and live == 1:  # of several nobody knows which one it follows
+        others = [(id, name, False) for id, name, _ in others]
+    return [(session, actor, True), *others]
 
 
 def _read(path: str) -> list[tuple[str, str, bool]]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +18,7 @@ import holdfast
 from holdfast.client_sessions import session_actor
 from holdfast.clock import SystemClock
 from holdfast.faces.cli.commands.reminders import FRESH
+from holdfast.faces.cli.setup.line import DEADLINE
 from holdfast.testing import ManualClock
 from tests.cli.calling import Answer
 
@@ -167,6 +171,72 @@ def test_i22_cursor_is_sent_on_by_a_message(made: Cli) -> None:
     task = made("create", "x", "-q").id
     made("claim", task, "--actor", session_actor("cursor", "s"))
     assert task in json.loads(hook(made, "stop", "cursor").out)["followup_message"]
+
+
+# Holds what a writer holds, until its input ends.
+BUSY = {
+    "the write lock": "import apsw; held = apsw.Connection(store); held.execute('BEGIN IMMEDIATE')",
+    "its turn": "import holdfast; w = holdfast.open(store[:-12], actor='b'); held = w.transaction(); held.__enter__()",
+}
+
+
+@pytest.mark.early
+@pytest.mark.parametrize("how", BUSY)
+def test_i22_while_another_process_writes_an_edit_is_decided_and_the_renewal_is_left_for_later(
+    made: Cli, project: Path, how: str
+) -> None:
+    task = made("create", "x", "-q").id
+    made("claim", task, "--ttl", "600", "--actor", ME)
+    made("path", "lock", "mine/**", "--task", task, "--actor", ME)
+    made("path", "lock", "src/**", "--actor", "other")
+    made("mail", "send", ME, "hello", "body", "--actor", "bob")
+    before = ends(made, task)
+    script = f"import sys; store = sys.argv[1]; {BUSY[how]}; print('held', flush=True); sys.stdin.read()"
+    words = [sys.executable, "-c", script, str(project / ".holdfast" / "holdfast.db")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "held\n"
+        for path, code in (("free.py", 0), ("mine/x", 0), ("src/a.py", 2)):
+            begun = time.monotonic()
+            told = {
+                "hook_event_name": "PreToolUse",
+                "session_id": "s",
+                "tool_input": {"file_path": str(project / path)},
+            }
+            answer = made("guard", "--hook", "claude", stdin=json.dumps(told))
+            assert answer.code == code, answer
+            assert time.monotonic() - begun < DEADLINE - 1, "the line of the hook refuses what takes longer"
+            assert ("were not renewed" in answer.out) is (code == 0)
+            assert ("1 new message" in answer.out) is (path == "free.py"), "which is said all the same, and once"
+        writer.kill()
+    assert ends(made, task) == before
+    assert edit(made, project) == ""
+    assert ends(made, task) > before, "at the next call"
+
+
+@pytest.mark.parametrize("until", [["1h"], ["20s"], []])
+def test_i22_what_is_parked_stays_so_whatever_the_hooks_of_its_session_do(
+    made: Cli, project: Path, until: list[str]
+) -> None:
+    task = made("create", "x", "-q").id
+    made("claim", task, "--ttl", "60", "--actor", ME)
+    assert made("park", task, *until, "--actor", ME).code == 0
+    before = made("show", task, "--json").data
+    assert before["parked"]
+    prompt(made)
+    let_time_pass(project)
+    edit(made, project)
+    assert hook(made, "Stop").out == "", "it waits for a person"
+    made(
+        "prime", "--hook", "claude", "--release", stdin=json.dumps({"hook_event_name": "SessionEnd", "session_id": "s"})
+    )
+    after = made("show", task, "--json").data
+    assert (after["claimed_by"], after["deadline"], after["parked"]) == (ME, before["deadline"], True)
+    made("note", task, "still waiting", "--actor", ME)
+    with holdfast.open(project / ".holdfast", actor=ME) as workspace:
+        assert workspace.tasks.get(task).parked
+        workspace.tasks.heartbeat(task)
+        assert not workspace.tasks.get(task).parked
 
 
 def test_i22_the_end_of_a_session_releases_in_one_commit_and_keeps_what_was_parked(made: Cli) -> None:

@@ -111,25 +111,59 @@ def test_i22_a_session_that_is_resumed_in_another_process_keeps_its_name(
     again = clients()
     again.hook("SessionStart", "s-new")
     assert again.edit(repository / "src" / "x", "s-new").code == 2
-    again.hook("SessionStart", "s-1")
+    again.hook("SessionStart", "s-1", source="resume")
     assert again.edit(repository / "src" / "x", "s-1").code == 0
     assert again("path", "release").code == 0, "in the shell too: the latest session of a process counts"
 
 
+STARTS = {"claude": "SessionStart", "codex": "SessionStart", "cursor": "sessionStart", "gemini": "SessionStart"}
+
+
+@pytest.mark.parametrize("name", STARTS)
 def test_i22_of_several_sessions_in_one_process_none_is_guessed(
+    clients: Callable[[], Client], repository: Path, name: str
+) -> None:
+    one = clients()
+
+    def start(session: str, **more: Any) -> None:
+        id = {"conversation_id": session, "cursor_version": "1"} if name == "cursor" else {"session_id": session}
+        assert one("prime", "--hook", name, told={"hook_event_name": STARTS[name], **id, **more}).code == 0
+
+    def who() -> str:
+        return str(one("where", "--json").data["actor"])
+
+    source = {} if name == "cursor" else {"source": "startup"}
+    start("s-1", **source)
+    assert who() == session_actor(name, "s-1")
+    start("s-2", **source)
+    refused = one("path", "lock", "src/**", "--json")
+    assert refused.code != 0, "the first has not ended, and may be the one that calls"
+    assert "--actor" in refused.error["hint"]
+    assert "several sessions" in one("where").out
+    assert one("path", "lock", "src/**", "--actor", session_actor(name, "s-1")).code == 0, "that was told to each"
+    if name != "codex":  # which reports no end
+        end = "sessionEnd" if name == "cursor" else "SessionEnd"
+        told = {"hook_event_name": end, "session_id": "s-1", "cursor_version": "1"}
+        assert one("prime", "--hook", name, told=told).code == 0
+        assert who() == session_actor(name, "s-2")
+
+
+def test_i22_a_session_that_follows_another_takes_its_place_until_that_acts_again(
     clients: Callable[[], Client], repository: Path
 ) -> None:
     one = clients()
-    one.hook("SessionStart", "s-1")
-    one.hook("SessionStart", "s-2")
+    one.hook("SessionStart", "s-1", source="startup")
+    one.hook("SessionStart", "s-1", source="compact")
+    one.hook("SessionStart", "s-2", source="clear")
     assert one("where", "--json").data["actor"] == session_actor("claude", "s-2")
     one.edit(repository / "x", "s-1")
-    refused = one("path", "lock", "src/**", "--json")
-    assert refused.code != 0
-    assert "--actor" in refused.error["hint"]
-    assert "several sessions" in one("where").out
-    one.hook("SessionStart", "s-1")
-    assert one("path", "lock", "src/**").code == 0, "a session that starts takes the place of the others"
+    assert one("path", "lock", "src/**", "--json").code != 0
+    one.hook("SessionStart", "s-2", source="compact")
+    one.hook("SessionStart", "s-3", source="resume")
+    assert "several sessions" in one("where").out, "nobody knows which of the two it follows"
+    for ended in ("s-1", "s-2"):
+        one.hook("SessionEnd", ended)
+    assert one("path", "lock", "src/**").code == 0
 
 
 def test_i22_hooks_leave_a_record_that_check_and_doctor_show(clients: Callable[[], Client], shell: Shell) -> None:
@@ -198,11 +232,9 @@ def test_i22_the_record_follows_the_sessions_of_a_process(tmp_path: Path, monkey
     assert actor_for(folder) is None
     call("1")
     assert actor_for(folder) == "a-1", "also if its start was not seen"
-    call("2", "start")
+    call("2", "next")
     assert actor_for(folder) == "a-2"
-    call("3")
-    assert actor_for(folder) == "a-3", "the latest wins"
-    call("2")
+    call("3", "start")
     with pytest.raises(Several, match="a-2, a-3"):
         actor_for(folder)
     call("3", "end")

@@ -484,14 +484,14 @@ def judge(drivers: Sequence[Driver], locks: Sequence[Held]) -> None:
         if edit.allowed:
             kept = [lock for lock in others if lock.begin <= edit.before and lock.end > edit.after]
             assert not kept, f"{edit} was allowed, against {kept}"
-        elif "did not run" not in edit.said:
+        elif "decided nothing" not in edit.said:
             assert [lock for lock in others if lock.begin <= edit.after and lock.end > edit.before], edit
             assert "locked by" in edit.said, edit
     for got in (got for driver in drivers for got in driver.locks):
         own = [lock for lock in locks if lock.holder == got.actor and lock.covers(f"{got.folder}/x")]
         assert [lock for lock in own if lock.begin <= got.after and lock.end > got.before], f"{got} has another name"
     kinds = Counter(
-        "allowed" if edit.allowed else "undecided" if "did not run" in edit.said else "refused" for edit in edits
+        "allowed" if edit.allowed else "undecided" if "decided nothing" in edit.said else "refused" for edit in edits
     )
     sessions, kills = sum(driver.count for driver in drivers), sum(driver.kills for driver in drivers)
     granted = sum(len(driver.locks) for driver in drivers)

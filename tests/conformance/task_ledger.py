@@ -139,6 +139,7 @@ class TaskLedger(Model):
             assigned_to=row.assigned_to,
             deferred_until=as_time(wait.deadline) if wait is not None and deferred else None,
             waiting=row.status == "open" and row.deleted is None and waits,
+            parked=row.parked,
         )
 
     def warned(self, row: TaskRow) -> Task:

@@ -51,7 +51,8 @@ class Task(msgspec.Struct, frozen=True):
 
     `children` counts the tasks directly below it, `children_done` those of them that are closed. `assigned_to` is the
     agent that alone may claim it; before `deferred_until` it is not ready. `waiting`: it is open, and not ready because
-    of other tasks or a deferral. `warnings` are about the call that returned it.
+    of other tasks or a deferral. `parked`: its claim stays without heartbeats, until `deadline` if there is one.
+    `warnings` are about the call that returned it.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Task(msgspec.Struct, frozen=True):
     deferred_until: datetime | None = None
     refs: tuple[Ref, ...] = ()
     waiting: bool = False
+    parked: bool = False
     warnings: tuple[str, ...] = ()
 
 

@@ -232,12 +232,16 @@ def open_workspace(
     return _workspace(engine, context)
 
 
-def open_briefly(folder: str, actor: str | None) -> Workspace:
-    """Open the workspace in a folder for one call: as `open_workspace`, but no thread starts until somebody watches."""
+def open_briefly(folder: str, actor: str | None, busy_timeout: float | None = None) -> Workspace:
+    """Open the workspace in a folder for one call: as `open_workspace`, but no thread starts until somebody watches.
+
+    `busy_timeout` is how many seconds a write waits for its turn, if not as long as usual.
+    """
     if is_moving(folder) or recorded_log(folder) is not None:
         return open_workspace(folder, actor=actor)  # the thread follows the log
     context = check_context(Context(derive_actor() if actor is None else actor))
-    engine = _open_engine(folder, journal=None, brief=True)
+    waits = {} if busy_timeout is None else {"busy_timeout": busy_timeout}
+    engine = _open_engine(folder, journal=None, brief=True, **waits)
     _check_logless(engine)
     return _workspace(engine, context)
 

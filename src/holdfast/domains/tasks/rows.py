@@ -165,6 +165,7 @@ def to_task(task: Stored) -> Task:
         None if task.deferred is None else as_time(task.deferred),
         () if task.refs is None else refs_of(task.refs),
         task.status == "open" and bool(task.waits or task.busy) and task.deleted is None,
+        bool(task.parked),
     )
 
 

@@ -75,7 +75,9 @@ class Session:
     `brief`: it opens the workspace for one call.
     """
 
-    timeout: float | None = None  # seconds for the answer of a server elsewhere, if not as the environment says
+    timeout: float | None = (
+        None  # seconds for a server elsewhere to answer, or for the turn to write here, if not usual
+    )
 
     def __init__(
         self,
@@ -156,7 +158,10 @@ class Session:
 
         if not place.exists:
             self.out.note(f"there was no workspace in {place.folder}, so it is made")
-        opened = (open_briefly if self._brief else open_workspace)(place.folder, actor=self.actor)
+        if self._brief or self.timeout is not None:
+            opened = open_briefly(place.folder, self.actor, self.timeout)
+        else:
+            opened = open_workspace(place.folder, actor=self.actor)
         return opened.using(**self._context())
 
     def _connect(self, url: str) -> RemoteWorkspace:

@@ -289,7 +289,8 @@ class _Hook:
         session.given = {**session.given, "actor": actor}
         id = self._hooks.session_of(self._client, self._payload)
         if actor is not None and id is not None:
-            event = self._hooks.event_of(self._payload) or ""
+            event = self.event or ""
+            event = "next" if event == "start" and self._hooks.follows(self._payload) else event
             session.note_hook(f"{self._client}-{command}", _field(id), _field(actor), event)
         return str(actor) if actor is not None else None
 

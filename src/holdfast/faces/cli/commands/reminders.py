@@ -21,6 +21,7 @@ from holdfast.types import Op
 
 _MOST: Final = 20
 FRESH: Final = 30.0  # seconds in which nothing is renewed again, and no edit asks for news
+_PATIENCE: Final = 1.0  # seconds that a renewal waits for its turn: nobody who edits waits for another's transaction
 _NEWS: Final = 400  # bytes
 _LEFT: Final = 50  # claims, or locks, that the end of a session releases
 
@@ -41,11 +42,13 @@ class _Known(msgspec.Struct):
         except (OSError, msgspec.DecodeError):
             return cls()
 
-    def write(self, path: str) -> bool:
-        """Write it down; False in a place that can only be read."""
+    def write(self, path: str, due: bool = False) -> bool:
+        """Write it down; False in a place that can only be read. `due`: it does not count as a renewal."""
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             write_private(path, msgspec.json.encode(self))
+            if due:
+                os.utime(path, (0, 0))
         except OSError:
             return False
         return True
@@ -59,7 +62,8 @@ def _news_file(session: Session, actor: str) -> str:
 def attend(session: Session, actor: str | None, at_once: bool = False) -> str:
     """Renew what the session holds, in one commit, and return what is new for it; at most once in FRESH seconds.
 
-    With `at_once` the news are asked for anyway. Nothing that fails here stops an edit.
+    With `at_once` the news are asked for anyway. Nothing that fails here stops an edit, or keeps it waiting: while
+    another process is in a transaction, the renewal is left to the next call, and the agent hears that.
     """
     if actor is None:
         return ""
@@ -68,19 +72,19 @@ def attend(session: Session, actor: str | None, at_once: bool = False) -> str:
     if fresh and not at_once:
         return ""
     known = _Known.read(path)
+    session.timeout = _PATIENCE
     try:
         with session.open(writing=True) as workspace:
             claims = list(workspace.tasks.list(claimed_by=actor, limit=_MOST))
-            if not fresh:
-                _renew(workspace, actor, claims)
+            late = "" if fresh else _renew(workspace, actor, claims)
             lost = [task for id in known.claims if (task := _lost(workspace, id, actor)) is not None]
             mail = [each for each in workspace.mail.inbox(actor, unread=True, limit=_MOST) if each.id not in known.mail]
     except errors.HoldfastError as error:
-        return f"holdfast: your claims were not renewed: {error.message}"
+        return _late(error)
     told = _Known([task.id for task in claims], [*known.mail, *(each.id for each in mail)][-100:], known.recalled)
     if not fresh or told != known:
-        told.write(path)  # else it is told again
-    return _news(lost, mail, claims if at_once else [])
+        told.write(path, due=bool(late))  # else it is told again
+    return _news(late, lost, mail, claims if at_once else [])
 
 
 def recall(session: Session, actor: str | None) -> str:
@@ -98,7 +102,7 @@ def recall(session: Session, actor: str | None) -> str:
     told = msgspec.structs.replace(
         known, claims=list(dict.fromkeys([*known.claims, *held_now])), recalled=held_now
     )  # what it had before is kept: if it is lost, that is still to be reported
-    news = [task for task in claims if task.id not in known.recalled and task.deadline is not None]
+    news = [task for task in claims if task.id not in known.recalled and not task.parked]
     if (told != known and not told.write(path)) or not news:
         return ""
     held = ", ".join(f"{task.id} ({short(printable(task.title), 40)})" for task in news)
@@ -121,9 +125,9 @@ def release(session: Session, actor: str | None) -> None:
         steps = [
             Op(Tasks.release.name, {"id": task.id, "reason": f"the session of {actor} ended"})
             for task in claims
-            if task.deadline is not None
+            if not task.parked
         ]
-        kept = {task.id for task in claims if task.deadline is None}
+        kept = {task.id for task in claims if task.parked}
         ended = {step.args["id"] for step in steps}
         locks = workspace.paths.list(holder=actor, limit=_LEFT)
         steps += [
@@ -136,16 +140,28 @@ def release(session: Session, actor: str | None) -> None:
             session.wrote()
 
 
-def _renew(workspace: Any, actor: str, claims: list[Any]) -> None:
-    """Renew claims and path locks that end, in one commit; those for a task live as long as its claim."""
+def _late(error: errors.HoldfastError) -> str:
+    return f"Holdfast: your claims were not renewed: {error.message}"
+
+
+def _renew(workspace: Any, actor: str, claims: list[Any]) -> str:
+    """Renew claims and path locks that end, in one commit; those for a task live as long as its claim.
+
+    Returns why it could not be done, if there was no time.
+    """
     from holdfast.domains.paths import Paths  # once in a while, and not for every edit
     from holdfast.domains.tasks import Tasks
 
-    steps = [Op(Tasks.heartbeat.name, {"id": task.id}) for task in claims if task.deadline is not None]
+    steps = [Op(Tasks.heartbeat.name, {"id": task.id}) for task in claims if not task.parked]
     locks = workspace.paths.list(holder=actor, limit=_MOST)
     steps += [Op(Paths.refresh.name, {"id": lock.id}) for lock in locks if lock.task is None]
-    if steps:
+    if not steps:
+        return ""
+    try:
         workspace.txn([], steps)
+    except errors.Unavailable as error:
+        return _late(error)
+    return ""
 
 
 def _lost(workspace: Any, id: str, actor: str) -> Any:
@@ -160,9 +176,12 @@ def _lost(workspace: Any, id: str, actor: str) -> Any:
 _ENDINGS: Final = ("expire", "release", "complete", "block", "park", "close", "cancel")
 
 
-def _news(lost: list[Any], mail: list[Any], claims: list[Any]) -> str:
+def _news(late: str, lost: list[Any], mail: list[Any], claims: list[Any]) -> str:
     """The news as text, cut to what a prompt can bear."""
-    lines = [f"Holdfast: you lost the claim on {task.id}: stop that work, and look with holdfast show" for task in lost]
+    lines = [late] if late else []
+    lines += [
+        f"Holdfast: you lost the claim on {task.id}: stop that work, and look with holdfast show" for task in lost
+    ]
     if mail:
         senders = ", ".join(dict.fromkeys(printable(each.sender) for each in mail))
         lines.append(f"Holdfast: {len(mail)} new message(s), from {senders}: holdfast mail inbox")

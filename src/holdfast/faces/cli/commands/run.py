@@ -228,8 +228,8 @@ def _undo(session: Session, workspace: Any, before: Any, task: Any, ttl: float) 
     if before.claimed_by != task.claimed_by:
         call(session, workspace, Tasks.release, {"id": task.id, "reason": "the command could not be started"})
         return f"task {task.id} is open again"
-    if before.deadline is None:
-        call(session, workspace, Tasks.park, {"id": task.id})
+    if before.parked:
+        call(session, workspace, Tasks.park, {"id": task.id, "until": before.deadline})
     elif before.deadline > task.deadline:  # ours is shorter
         left = ttl + (before.deadline - task.deadline).total_seconds()
         call(session, workspace, Tasks.heartbeat, {"id": task.id, "ttl": left})

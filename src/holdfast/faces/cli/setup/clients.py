@@ -147,8 +147,8 @@ def hooks_of(client: str, choice: Choice) -> dict[str, Any]:
     strict = {"failClosed": not choice.lenient} if client == "cursor" else {}
     guard = entry("guard", fields={"matcher": tools, **strict})
     hooks = {event: entry("prime") for event in _HEARING[client]} | {edit: guard}
-    if choice.release and client in _END:
-        hooks[_END[client]] = entry("prime", " --release")
+    if client in _END:  # also where nothing is released: a session that has ended is not taken for one that acts
+        hooks[_END[client]] = entry("prime", " --release" if choice.release else "")
     return hooks
 
 

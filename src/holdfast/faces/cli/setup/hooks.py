@@ -58,6 +58,11 @@ def session_of(client: str, payload: Any) -> str | None:
     return next((found for key in keys if (found := _text(payload, key))), None)
 
 
+def follows(payload: Any) -> bool:
+    """Whether a session that starts is the one that its client goes on with, instead of the one before."""
+    return _text(payload, "source") in ("clear", "resume")
+
+
 def goes_on(payload: Any) -> bool:
     """Whether the agent works because a hook sent it on when it wanted to stop."""
     return isinstance(payload, dict) and bool(payload.get("stop_hook_active") or payload.get("loop_count"))

@@ -45,21 +45,25 @@ at "$c/{FOLDER}"; at "$c/../{FOLDER}"; fi; fi; d=${{d%/*}}; done; at "/{FOLDER}"
 [ -z "$HOLDFAST_DIR" ] || {{ at "$HOLDFAST_DIR"; at "$HOLDFAST_DIR/{FOLDER}"; }}; \
 cd -P . 2>/dev/null; up "$PWD"; up "$CLAUDE_PROJECT_DIR"; up "$GEMINI_PROJECT_DIR"; \
 [ -x "$p" ] || {{ p=; command -v holdfast >/dev/null && p=holdfast; }}; """
-# The watchdog has no output of the client open: some wait until it is closed.
+# The watchdog has no output of the client open: some wait until it is closed. So it ends what the program has started,
+# too: `b` ends a process and all below it.
 _DECIDE: Final = f"""\
 c=$3; case $c in "") c=git; j=;; cursor|gemini) j="{{}}";; *) j=;; esac; \
 [ -n "$w" ] || {{ printf %s "$j"; exit 0; }}; \
+h="To mend it, run: holdfast setup $c, with a holdfast that works; it writes {FOLDER}/{PROGRAM}."; \
 if [ -z "$p" ]; then r="no program holdfast was found"; else \
 exec 3<&0; "$p" "$@" <&3 & k=$!; exec 3<&-; \
-( t() {{ kill $s; exit 0; }}; trap t TERM; sleep {DEADLINE} & s=$!; wait $s; kill -9 $k ) </dev/null >/dev/null 2>&1 & \
+( t() {{ kill $s; exit 0; }}; trap t TERM; sleep {DEADLINE} & s=$!; wait $s; trap "" TERM; \
+b() {{ l=$(ps -A -o pid= -o ppid= | while read -r i q; do [ "$q" = "$1" ] && echo "$i"; done); kill -9 "$1"; \
+for i in $l; do b "$i"; done; }}; b $k ) </dev/null >/dev/null 2>&1 & \
 t=$!; wait $k; r=$?; kill $t 2>/dev/null; \
 case "$* $r" in *" 0"|"guard --hook "*" 2"|*"--staged 12") exit $r;; \
-*" 137") r="it was killed, or took longer than {DEADLINE} s";; \
-*) r="it ended with exit code $r";; esac; fi; \
-m="holdfast $1 did not run: $r."; \
+*" 137") r="it was killed, or took longer than {DEADLINE} s"; h="holdfast doctor looks for the cause.";; \
+*" 126"|*" 127") r="$p cannot be started";; \
+*) r="it ended with exit code $r, after the reason that it printed"; h="holdfast doctor says more.";; esac; fi; \
+m="holdfast $1 decided nothing: $r."; \
 case "$bad $1" in "2 guard") m="$m Refused, because nobody knows whether another agent has locked this.";; esac; \
-m="$m To mend it, run: holdfast setup $c, with a holdfast that works; it writes {FOLDER}/{PROGRAM}. \
-holdfast setup $c --check tries it."; \
+m="$m $h holdfast setup $c --check tries it."; \
 case "$bad $*" in "2 guard --hook cursor") \
 printf "{{\\"permission\\":\\"deny\\",\\"user_message\\":\\"%s\\",\\"agent_message\\":\\"%s\\"}}" "$m" "$m";; esac; \
 echo "$m" >&2; \
