@@ -76,6 +76,7 @@ faults: $(READY) ## Kill, pause and cut off real engines under three nodes that 
 	$(BIN)/python -m tests.faults $(ARGS)
 
 clients: $(READY) ## Drive real agent clients from npm with a stand-in for the model (ARGS="claude codex" picks some); needs Node
+	@tests/packages.sh bubblewrap
 	$(BIN)/python -m tests.clients $(ARGS)
 
 long: $(READY) $(TOOLS) ## What is too long for `test`: every kind, and the figures of a release in slices (goes on where it stopped)

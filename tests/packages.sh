@@ -1,7 +1,8 @@
 #!/bin/sh
 # packages.sh NAME...: see that these programs are here, the shells whose completion is tested, a Chromium for the tests
-# of the page, servers to be compared with: install Debian's where apt and root are at hand, else say how. Each is installed for itself, so that
-# one which cannot be had costs only its own tests; `.venv/.unavailable` lists these.
+# of the page, bubblewrap for the sandboxes, servers to be compared with: install Debian's where apt and root are at
+# hand, else say how. Each is installed for itself, so that one which cannot be had costs only its own tests;
+# `.venv/.unavailable` lists these.
 set -eu
 missing=""
 for name in "$@"; do
@@ -10,6 +11,7 @@ for name in "$@"; do
     fi
     program=$name
     if [ "$name" = etcd-server ]; then program=etcd; fi
+    if [ "$name" = bubblewrap ]; then program=bwrap; fi
     command -v "$program" >/dev/null || missing="$missing $name"
 done
 if [ -z "$missing" ]; then exit 0; fi

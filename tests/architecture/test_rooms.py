@@ -80,6 +80,7 @@ ALONE_ENOUGH = {
     "holdfast.domains.tasks.past": "loaded by the one call that needs it; what reads the present is near its limit",
     "holdfast.faces.cli.setup.plugin": "loaded by the one call that needs it",
     "holdfast.faces.mcp.prompts": "what a person says to a model: apart from the tools that the model uses",
+    "holdfast.faces.cli.setup.patches": "loaded before an edit in one client only",
     "holdfast.faces.cli.setup.hooks": "pure, and loaded for every edit: apart from what changes files",
 }
 LEAST, MOST, ALONE = 60, 500, 150

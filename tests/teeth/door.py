@@ -30,7 +30,7 @@ BUGS = [
     Bug(
         "a claim is recalled whenever the agent wants to stop",
         "faces/cli/commands/reminders.py",
-        """    news = [task for task in claims if task.id not in known.recalled and task.deadline is not None]
+        """    news = [task for task in claims if task.id not in known.recalled and not task.parked]
 """,
         """    news = claims
 """,
@@ -39,7 +39,7 @@ BUGS = [
     Bug(
         "the end of a session releases what it parked",
         "faces/cli/commands/reminders.py",
-        """            if task.deadline is not None
+        """            if not task.parked
         ]
         kept""",
         """        ]

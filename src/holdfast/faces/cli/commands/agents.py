@@ -206,8 +206,8 @@ def _is_guarded(session: Session, paths: list[str]) -> bool:
         place = location.find(session.given, session.environ, folder.__str__)
         if (place is None or not place.chosen) and (closed := location.unusable(folder)) is not None:
             raise errors.Unavailable(
-                f"the workspace in {closed} cannot be read, or its store is gone, so nobody knows what is locked",
-                hint="work as the user it belongs to; or holdfast restore; or move that folder away if nobody uses it",
+                f"nobody can tell what is locked: the workspace in {closed} cannot be read, or its store is gone",
+                hint="work as the user it belongs to; or see holdfast doctor; if nobody uses it, move it away",
             )
         if place is not None:
             if not found and not place.chosen:
