@@ -73,7 +73,6 @@ class Loop:
             header: Any = execute(HEADER).fetchone()
             revision: int = header[1]
             now = time.time_ns() // 1000
-            execute("SAVEPOINT bodies")
             for cell in cells[start : start + size]:
                 revision += 1
                 self._increment(cell, revision, now)

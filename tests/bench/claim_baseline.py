@@ -80,7 +80,6 @@ class Claimer:
         for start in range(0, len(agents), size):
             execute("BEGIN IMMEDIATE")
             revision, now = self._begun()
-            execute("SAVEPOINT bodies")
             execute(DOCUMENTS).fetchall()
             litter = ahead = 0
             rows: list[Any] = []

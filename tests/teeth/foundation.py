@@ -337,6 +337,13 @@ BUGS = [
         GROUP,
     ),
     Bug(
+        "a body that runs again keeps the error of its first run",
+        "kernel/batch.py",
+        "        for call in lost:\n            call.reset()\n",
+        "",
+        GROUP,
+    ),
+    Bug(
         "a body that fails after writing is taken for one that did not write",
         "kernel/batch.py",
         "                elif tx.dirty:\n",

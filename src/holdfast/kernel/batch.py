@@ -271,8 +271,8 @@ class Batch:
     def run(self, calls: Sequence[Call]) -> list[Call]:
         """Run each body; afterwards each call has a result or an error.
 
-        Returns the calls to run again in a new batch, because the engine rolled back the whole transaction under one of
-        them; that one has its error.
+        Returns the calls to run again in a new batch, because the whole transaction was rolled back: all of them if one
+        failed after it had written, or all but the one under which the engine did that, which has its error.
         """
         if len(calls) == 1 and not self.swept:
             call, tx = calls[0], self.transaction(calls[0].actor)
@@ -287,18 +287,16 @@ class Batch:
                 if tx.dirty or self.finished:
                     self.rollback()  # a lone body needs no savepoint: taking it back is taking all back
             return []
-        before = self.revision, self._stamp, self.now, self.deadline, self.emitted, self.dirty
         writer = self._writer
-        self._connection.execute("SAVEPOINT bodies")
         lost = self._run_all(calls, apart=writer.caution > 0)
         writer.caution = max(0, writer.caution - 1)
-        if lost is None:  # as if none of them had run
-            self._connection.execute("ROLLBACK TO bodies")
-            self._ahead.clear()
-            self.revision, self._stamp, self.now, self.deadline, self.emitted, self.dirty = before
-            writer.caution = CAUTION
-            lost = self._run_all(calls, apart=True)
-        return lost or []
+        if lost is None:  # in a new batch each has its savepoint
+            self.rollback()
+            writer.caution = 1 + CAUTION  # this group, and so many after it
+            lost = list(calls)
+        for call in lost:
+            call.reset()
+        return lost
 
     def _run_all(self, calls: Sequence[Call], apart: bool) -> list[Call] | None:
         """Run the bodies in order. None if one failed after it had written, so that all must be rolled back.
@@ -308,7 +306,6 @@ class Batch:
         """
         execute = self._connection.execute
         for number, call in enumerate(calls):
-            call.reset()
             tx = self.transaction(call.actor, to_come=len(calls) - 1 - number)
             try:
                 if apart:

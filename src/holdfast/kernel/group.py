@@ -33,7 +33,7 @@ from holdfast.kernel.tx import GuardedTx, Tx
 _inside: set[tuple[str, int]] = set()
 
 MAX_CALLS = 1024
-MAX_RUNS = 3
+MAX_RUNS = 4
 LEAST_PATIENCE = 0.1  # seconds for SQLite's lock, however long the turn took
 MAX_OUTRUN = 500  # times that other nodes may be first before a group fails
 
@@ -209,8 +209,8 @@ class Group:
 
         In a replicated workspace calls that are queued by the time the batch has begun join it, and `calls`.
 
-        When the engine rolls back everything under one body, the others run again without it, a bounded number of
-        times.
+        When the engine rolls back everything under one body, the others run again without it, and when one fails that
+        has written, all run again, a bounded number of times.
         """
         todo = calls
         self.enter()
@@ -232,7 +232,7 @@ class Group:
                     raise
                 if not lost:
                     return batch
-                error = next(call.error for call in todo if call not in lost)
+                error = next((call.error for call in todo if call not in lost), None)
                 todo = lost
             fail(todo, error or errors.Unavailable())
         except errors.ClockSkew as error:  # keeps a node from writing, not from following
