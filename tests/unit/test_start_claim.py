@@ -50,8 +50,9 @@ def test_a_claim_writes_and_returns_what_a_change_would(review: bool, parents: P
                 with tx._tx.dry_run():
                     task = claim(tx._tx, rows.require(tx._tx, id), "eve", TTL, "general", review)
                     stored = {name: tx._tx.all(f"SELECT * FROM {name} ORDER BY 1, 2, 3") for name in TABLES}
-                    seen.append((msgspec.structs.asdict(task), stored, tx._tx.deadline, tx._tx.litter))
-                tx._tx.litter = tx._tx.deadline = None
+                    seen.append((msgspec.structs.asdict(task), stored, tx._tx.deadline, dict(tx._tx.litter)))
+                tx._tx.litter.clear()
+                tx._tx.deadline = None
                 tx._tx._grants = 0
             return seen
 

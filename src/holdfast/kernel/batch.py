@@ -229,6 +229,7 @@ class Batch:
             self._began,
             self._memo,
             self._ahead,
+            self._litter,
             to_come,
         )
         return tx
@@ -252,11 +253,9 @@ class Batch:
             if tx.notices:
                 for what, whom in tx.notices.items():
                     self._notices.setdefault(what, []).extend(whom)
-            if tx.litter:
-                for tidy, count in tx.litter.items():
-                    self._litter[tidy] = self._litter.get(tidy, 0) + count
             writers, actor = self._writers, tx.actor
-            writers.update(tx.seen)
+            if tx.seen:
+                writers.update(tx.seen)
             if actor not in writers and actor != SYSTEM and not isinstance(actor, DerivedActor):
                 writers.add(actor)
         if tx.events:

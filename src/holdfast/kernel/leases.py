@@ -83,11 +83,12 @@ def start(tx: Tx, kind: str, holder: str, ttl: int, id: str | None = None) -> st
 
 def start_as(tx: Tx, id: Id, kind: str, holder: str, ttl: int) -> None:
     """Create a lease with an id that its record has."""
+    deadline = tx.now + ttl
     tx.run(
         "INSERT INTO leases (id, kind, holder, ttl, deadline, created) VALUES (?, ?, ?, ?, ?, ?)",
-        (id, kind, holder, ttl, tx.now + ttl, tx.now),
+        (id, kind, holder, ttl, deadline, tx.now),
     )
-    _expect(tx, tx.now + ttl)
+    _expect(tx, deadline)
 
 
 def renew(tx: Tx, id: Id, ttl: int | None = None, *, shorten: bool = True) -> bool:

@@ -280,7 +280,7 @@ def _end_due(connection: apsw.Connection, time: Now) -> None:
     memo: dict[str, Any] = {}
     with connection:
         while more:
-            tx = Tx(connection, connection.execute, time, ids, now, revision + 1, SYSTEM, 0, revision, memo, {}, 0)
+            tx = Tx(connection, connection.execute, time, ids, now, revision + 1, SYSTEM, 0, revision, memo, {}, {}, 0)
             more = sweep(tx)
             revision += bool(tx.events)
             tx.end()

@@ -181,6 +181,7 @@ class Tx(Snapshot):
         began: int,
         memo: dict[str, Any],
         ahead: dict[str, tuple[int, Any]],
+        litter: dict[Tidy, int],
         to_come: int,
     ) -> None:
         self._connection = connection
@@ -195,11 +196,11 @@ class Tx(Snapshot):
         self.began = began
         self.memo: dict[str, Any] = memo
         self._ahead = ahead
+        self.litter = litter
         self.to_come = to_come
         self.dirty = False
         self.events = 0  # emitted so far
         self.deadline: int | None = None  # the earliest one this transaction set, for the pulse
-        self.litter: dict[Tidy, int] | None = None
         self._grants = 0
         self.notices: dict[str, list[str]] | None = None
         self.seen: tuple[str, ...] = ()  # agents that acted under a name other than the actor's
@@ -314,8 +315,10 @@ class Tx(Snapshot):
             self.seen = (*self.seen, name)
 
     def leave(self, count: int, tidy: Tidy) -> None:
-        """Leave rows behind. Before the commit `tidy` is called once, with the number that all bodies have left."""
-        self.litter = self.litter or {}
+        """Leave rows behind. Before the commit `tidy` is called once, with the number that all bodies have left.
+
+        What a body that was rolled back had left counts as well: more is tidied up.
+        """
         self.litter[tidy] = self.litter.get(tidy, 0) + count
 
     def read_ahead(self, key: str) -> Any:

@@ -117,8 +117,11 @@ class Wanted(msgspec.Struct, frozen=True):
     @property
     def indexed(self) -> bool:
         """Whether the first entry of an index is the result."""
-        return len(self.tags) <= 1 and not (
-            self.pattern or self.types or self.priorities or self.parent_id is not None or self.can is not None
+        return self is _ANY or (
+            len(self.tags) <= 1
+            and not (self.pattern or self.types or self.priorities)
+            and self.parent_id is None
+            and self.can is None
         )
 
 

@@ -59,6 +59,7 @@ _CLAIM: Final = (
 )
 _encode = msgspec.msgpack.Encoder().encode
 _tags = lru_cache(10_000)(msgspec.json.Decoder(tuple[str, ...]).decode)  # the same ones come again and again
+_shared_time = lru_cache(16)(as_time)  # all claims of a group begin at one time, and most end at one
 _updates: dict[tuple[str, ...], str] = {}
 
 
@@ -344,7 +345,7 @@ def start_claim(tx: Tx, task: Stored, agent: str, ttl: int, grimoire: str, revie
     if task.parent is not None and not settings_of(tx).strict:
         adjust(tx, task.parent, busy=1)
     tx.emit_of(task.record, "claim", version, _encode(data))
-    time = as_time(now)
+    time = _shared_time(now)
     return Task(
         task.id,
         task.title,
@@ -365,7 +366,7 @@ def start_claim(tx: Tx, task: Stored, agent: str, ttl: int, grimoire: str, revie
         version,
         revision,
         token,
-        as_time(now + ttl),
+        _shared_time(now + ttl),
         None if task.imported is None else origin_of(task),
         task.children,
         task.ended,
