@@ -22,7 +22,7 @@ SETTINGS: dict[str, object] = {
     "mmap_size": 0,
     "trusted_schema": 0,
     "cell_size_check": 1,
-    "cache_size": -65_536,
+    "cache_size": -16_384,
     "temp_store": 2,
     "foreign_keys": 0,
     "wal_autocheckpoint": 1000,

@@ -32,6 +32,9 @@ BEFORE_PURGE = "before-purge-"  # what the names of backups begin with that are 
 APPLICATION_ID = 0x484F4C44  # "HOLD"
 _STATEMENT_CACHE = 256
 _PAGE_CACHE_KIB = 65_536
+# A commit that splits a page of an index parks it under a number beyond the end of the file, and SQLite then looks
+# through its whole cache for pages there: with 64 MiB that takes longer than reading again what 16 MiB cannot keep.
+_WRITER_CACHE_KIB = 16_384
 _FORKED = "this workspace was opened before a fork"
 _FORK_HINT = "fork before opening the workspace, or start children with spawn or exec"
 _LOST_HINT = (
@@ -126,7 +129,7 @@ class Store:
 
     def open_writer(self, in_turn: bool = False) -> apsw.Connection:
         """The writer connection, also for a caller without the turn."""
-        self._writer = self._writer or self.connect(in_turn=in_turn)
+        self._writer = self._writer or _as_writer(self.connect(in_turn=in_turn))
         return self._writer
 
     def connect(self, *, in_turn: bool = False, create: bool = False) -> apsw.Connection:
@@ -249,7 +252,7 @@ class Store:
     def create(self) -> apsw.Connection:
         """Return the writer connection of a store that may not exist yet; the caller has the turn."""
         self.reopen_writer()
-        self._writer = self.connect(create=True)
+        self._writer = _as_writer(self.connect(create=True))
         return self._writer
 
     def connect_reader(self) -> apsw.Connection:
@@ -415,6 +418,11 @@ def _set(connection: apsw.Connection, pragma: str, wanted: object, *, fixed: boo
     # mmap_size returns nothing where a VFS has no memory mapping.
     if found != wanted and not (found is None and pragma == "mmap_size"):
         raise errors.Unsupported(f"SQLite did not accept PRAGMA {pragma}={wanted}; it is {found!r}")
+
+
+def _as_writer(connection: apsw.Connection) -> apsw.Connection:
+    _set(connection, "cache_size", -_WRITER_CACHE_KIB)
+    return connection
 
 
 def _keep_log(connection: apsw.Connection) -> None:
