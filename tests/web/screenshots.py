@@ -25,7 +25,7 @@ VIEWS = {
     "board": (("board",), ".card"),
     "graph": (("graph", "{release}"), ".node"),
     "timeline": (("timeline",), ".claim-bar"),
-    "task": (("task", "{lexer}"), ".event"),
+    "task": (("task", "{lexer}"), ".facts-rail .section"),
     "mail": (("mail",), ".letter"),
     "locks": (("locks",), "tr[data-lock] .chip"),
     "state": (("state", "cell", "run-7", "build?show=diff"), ".code .added"),

@@ -67,7 +67,6 @@ export function tell(event, link, about = null) {
   if (event.redacted) return { shape: 'note', head: [...head, h('span.ink-3', null, ' (redacted)')], body: null };
   if (kind === 'message' && op === 'send') return letter(event, link);
   if (kind === 'undo') return { shape: 'note', head: [h('b', null, actor), ` took back revision ${id}`], body: null };
-  if (kind === 'task' && op === 'create' && newOf(data.title)) head.push(': ', clip(newOf(data.title), 200));
   if (kind === 'task' && op === 'expire') return { shape: SHAPES.expire, head: ['The claim of ', h('b', null, shown(data?.claimed_by?.[0])), ' ', named && ['on ', named, ' '], 'expired'], body: null };
   const status = data?.status;
   if (Array.isArray(status) && status[0]) head.push(': ', stateWord(status[0]), ' → ', stateWord(status[1]));
@@ -80,6 +79,7 @@ export function tell(event, link, about = null) {
     else if (typeof value[1] === 'string' && (value[1].length > 80 || value[1].includes('\n') || field === 'body')) { head.push(` ${field}`); body.push(diffBlock(value[0], value[1])); }
     else head.push(change(field, value));
   }
+  if (!own && kind === 'task' && op === 'create' && newOf(data?.title)) head.push(': ', clip(newOf(data.title), 200));
   if (typeof data?.note === 'string' && data.note) body.push(h('div.md', null, markdown(data.note)));
   return { shape: kind === 'task' ? SHAPES[op] ?? 'note' : KIND_SHAPES[kind] ?? 'note', head, body: body.length ? body : null };
 }
@@ -89,7 +89,7 @@ const newOf = (change) => (Array.isArray(change) && change.length === 2 ? change
 const VERBS = { acquire: 'took', lock: 'locked', release: 'released', wait: 'waits for', leave: 'no longer waits for' };
 // Events that say more in words than as fields.
 const DEEDS = {
-  path: ({ op, data }) => VERBS[op] && newOf(data?.patterns) && [`${op === 'acquire' ? 'locked' : VERBS[op]} `, h('span.mono', null, clip([newOf(data.patterns)].flat().join(' '), 200)), newOf(data.reason || data.note) && `: ${clip(String(newOf(data.reason || data.note)), 200)}`],
+  path: ({ op, data }) => VERBS[op] && [`${op === 'acquire' ? 'locked' : VERBS[op]} `, newOf(data?.patterns) ? h('span.mono', null, clip([newOf(data.patterns)].flat().join(' '), 200)) : 'paths', newOf(data?.reason || data?.note) && `: ${clip(String(newOf(data.reason || data.note)), 200)}`],
   lock: ({ op, id, data }) => VERBS[op] && [`${VERBS[op]} the lock `, h('span.mono', null, clip(id, 60)), data?.note && `: ${clip(String(data.note), 200)}`],
   agent: ({ op, id, data, actor }) => op === 'register' && [`registered${id === actor ? '' : ` ${clip(id, 60)}`}`, ['role', 'program', 'model'].map((name) => newOf(data?.[name]) && `, ${name} ${clip(String(newOf(data[name])), 60)}`)],
 };
