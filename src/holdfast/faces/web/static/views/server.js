@@ -93,7 +93,7 @@ class Server {
     this.judge(now.found);
     keyed(this.more, [...now.found].filter(([name]) => !name.endsWith('_bucket')), ([name]) => name, ([name, values]) => h('div.row', null, h('span.mono.one', null, name), h('span.push.mono', { title: exact(Date.now()) }, number(values.reduce((total, [, value]) => total + value, 0)))));
     const late = last && quantile(last.found, now.found, 0.95);
-    return [box(rate === null ? '–' : rate.toFixed(1), h('span.small.ink-2', null, 'requests a second')), box(late ? (late === Infinity ? 'over 1 s' : `≤ ${late * 1000} ms`) : '–', h('span.small.ink-2', null, '95 % within')), box(number(sum(now.found, 'holdfast_watchers')), h('span.small.ink-2', null, 'streams'))];
+    return [box(rate === null ? '–' : rate.toFixed(1), h('span.small.ink-2', null, 'requests a second')), box(late ? (late === Infinity ? 'over 1 s' : `≤ ${late * 1000} ms`) : '–', h('span.small.ink-2', null, '95 % within')), box(number(sum(now.found, 'holdfast_watchers')), h('span.small.ink-2', null, sum(now.found, 'holdfast_watchers') === 1 ? 'stream' : 'streams'))];
   }
 }
 
