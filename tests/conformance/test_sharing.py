@@ -85,6 +85,8 @@ def test_a_claim_goes_on_when_its_task_gets_another_id(world: World) -> None:
     ):
         assert (found.id, found.warnings) == (new, (told,))
     assert ws.tasks.get(new).status == "closed"
+    with pytest.raises(errors.Fenced):
+        ws.tasks.complete(task.id, token=2**70)
     with pytest.raises(errors.Fenced) as fenced:
         ws.tasks.complete(**held)
     assert f"had this id before, and may be meant: {new}" in fenced.value.hint

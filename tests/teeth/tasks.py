@@ -419,7 +419,7 @@ BUGS = [
     Bug(
         "a token means the task that has the id now",
         "domains/tasks/renames.py",
-        '    return _one(tx, id, "token = ?2", token) or task\n',
+        "    return _one(tx, id, token=token) or task\n",
         "    return task\n",
         ("tests/conformance/test_sharing.py", "--kinds", "memory"),
     ),

@@ -7,7 +7,7 @@ token means the task that has the id now, and is warned of the one that its agen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -18,8 +18,8 @@ from holdfast.types.tasks import Task
 
 # The lines of shared tasks have the id that each was made with.
 _RENAMED: Final = (
-    "SELECT t.seq FROM shared s JOIN tasks t ON t.seq = s.seq WHERE s.key > ?1 || '~' AND s.key < ?1 || '~~'"
-    " AND t.id <> ?1 AND t.deleted IS NULL"
+    "SELECT t.seq, t.token, t.holder FROM shared s JOIN tasks t ON t.seq = s.seq"
+    " WHERE s.key > ?1 || '~' AND s.key < ?1 || '~~' AND t.id <> ?1 AND t.deleted IS NULL"
 )
 
 
@@ -31,27 +31,30 @@ def require_held(tx: Tx, id: str, token: int | None) -> Stored:
     try:
         task = require(tx, id)
     except errors.TaskNotFound:
-        if (found := _one(tx, id, "token = ?2", token)) is None:
+        if (found := _one(tx, id, token=token)) is None:
             raise
         return found
     if token is None or task.token == token:
         return task
-    return _one(tx, id, "token = ?2", token) or task
+    return _one(tx, id, token=token) or task
 
 
 def held_by(tx: Tx, id: str, agent: str) -> Stored | None:
     """A task that an agent holds and that had an id before another one."""
-    return _one(tx, id, "holder = ?2", agent)
+    return _one(tx, id, holder=agent)
 
 
-def _one(tx: Tx, id: str, which: str, value: Any) -> Stored | None:
-    row = None if type(value) not in (int, str) else tx.one(f"{_RENAMED} AND t.{which}", (id, value))
-    return None if row is None else by_seq(tx, row[0])
+def _one(tx: Tx, id: str, *, token: int | None = None, holder: str | None = None) -> Stored | None:
+    """The task that had an id before another one, by its claim. Any token is compared, also one that SQLite cannot."""
+    for seq, its_token, its_holder in tx.all(_RENAMED, (id,)):
+        if its_holder is not None and (its_token == token or its_holder == holder):
+            return by_seq(tx, seq)
+    return None
 
 
 def others(tx: Tx, id: str) -> list[str]:
     """The tasks that had an id before another one."""
-    return [by_seq(tx, seq).id for (seq,) in tx.all(f"{_RENAMED} ORDER BY s.key LIMIT 5", (id,))]
+    return [by_seq(tx, seq).id for seq, *_ in tx.all(f"{_RENAMED} ORDER BY s.key LIMIT 5", (id,))]
 
 
 def is_now(id: str, new: str) -> str:

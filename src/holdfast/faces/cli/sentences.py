@@ -257,7 +257,7 @@ def _tell_agent(actor: str, kind: str, name: str, op: str, data: Data) -> str:
 def _tell_sharing(actor: str, kind: str, name: str, op: str, data: Data) -> str:
     if op == "read":
         return f"{actor} read shared tasks"
-    return f"{actor} changed what is shared{_rest(data)}"
+    return f"{actor} {_DEEDS.get(op, f'did {op} to')} the sharing of the {name}{_rest(data)}"
 
 
 def _tell_undo(actor: str, kind: str, name: str, op: str, data: Data) -> str:
