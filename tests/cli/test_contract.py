@@ -11,6 +11,9 @@ from typing import Final
 
 import pytest
 
+from holdfast.faces.cli.args import options_of
+from holdfast.faces.cli.call import GLOBAL
+from holdfast.faces.cli.command import all_commands
 from tests.cli.calling import Answer, Shell
 
 Cli = Callable[..., Answer]
@@ -206,6 +209,24 @@ def code(answer: Answer) -> tuple[int, str]:
     """The exit code and the code of the error; nothing was printed as an answer."""
     assert answer.out == ""
     return answer.code, answer.error["code"]
+
+
+def test_no_command_that_writes_to_a_workspace_hides_a_common_option() -> None:
+    """The advice to repeat a write names `--key`, which must mean the same in each of them."""
+    words = ("--key", "--fence", "--at-least", "--url", "--json", "--quiet", "--actor", "-q", "-v", "-h")
+    commands = all_commands()
+    hidden = {
+        (each.name, name)
+        for each in commands
+        for name in words
+        if options_of(each.arguments, GLOBAL)[name] not in GLOBAL
+    }
+    # Filters of reads, and the agent that a token is for.
+    filters = {(name, "--actor") for name in ("event list", "event refusals", "log", "path check", "token create")}
+    assert hidden == filters
+    folders = {each.name for each in commands if options_of(each.arguments, GLOBAL)["--dir"] not in GLOBAL}
+    files = {"cycle export", "cycle import", "cycle old-keys"}  # the other folder; the workspace's comes before
+    assert {name for name in folders if not name.startswith("turn ")} == files
 
 
 def test_exit_codes_of_refusals(made: Cli) -> None:

@@ -109,6 +109,31 @@ def test_a_server_that_is_stopped_is_given_up_and_a_write_is_settled_by_its_key(
     assert remote("list", HOLDFAST_TIMEOUT="soon").code == 2
 
 
+def test_any_write_that_was_given_up_is_settled_by_its_key_also_where_the_command_has_a_key_of_its_own(
+    remote: Cli, server: Running
+) -> None:
+    """A queue's item has a key and a cycle is named by one: `--key` names the call all the same."""
+    remote("stash", "create", "jobs", "--type", "queue")
+    cycle = remote("cycle", "start", "--spec", "login", "-q").id
+    remote("cycle", "start-phase", cycle, "plan")
+    writes = [
+        ("queue", "put", "jobs", '"x"'),
+        ("queue", "put", "jobs", '"y"', "--item-key", "y1"),
+        ("cycle", "add-error", cycle, "plan", "asked twice"),
+    ]
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        told = [remote(*write, HOLDFAST_TIMEOUT="1s").err for write in writes]
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+    for write, words in zip(writes, told, strict=True):
+        (key,) = re.findall(r"--key (auto-\w+)", words)
+        assert remote(*write, "--key", key).code == 0
+    items = remote("queue", "list", "jobs", "--json").data
+    assert [(each["value"], each["key"]) for each in items] == [("x", None), ("y", "y1")]
+    assert len(remote("cycle", "get", cycle, "--json").data["phases"]["plan"]["errors"]) == 1
+
+
 def test_a_key_of_the_commands_own_leaves_nothing_where_nothing_changed(remote: Cli, server: Running) -> None:
     assert remote("next", "--actor", "a").code == 4
     with holdfast.open(server.folder, actor="judge") as workspace:

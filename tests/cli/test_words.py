@@ -33,7 +33,7 @@ TASK = (
 
 
 def read(line: str | list[str], arguments: tuple[Argument, ...] = TASK) -> dict[str, Any]:
-    return parse(arguments, line.split() if isinstance(line, str) else line, "create")
+    return parse(arguments, line.split() if isinstance(line, str) else line, "create")[0]
 
 
 def refused(line: str, arguments: tuple[Argument, ...] = TASK) -> Usage:

@@ -330,9 +330,9 @@ class Queues(Domain[M]):
         cli="queue put",
         done=("put in item {result}",),
         help="Add an item to the end of a queue and print its number.",
-        examples=(example(_JOB, _JOBS), example("holdfast queue put jobs '\"b.py\"' --key b.py", _JOBS)),
+        examples=(example(_JOB, _JOBS), example("holdfast queue put jobs '\"b.py\"' --item-key b.py", _JOBS)),
         creates=True,
-        arguments={"key": "add nothing while the queue has an item with this key"},
+        arguments={"key": Meaning("add nothing while the queue has an item with this key", option="--item-key")},
     )
     put_all = write(
         put_all,

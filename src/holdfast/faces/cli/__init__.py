@@ -250,7 +250,7 @@ def understood(arguments: list[str]) -> tuple[Command, dict[str, Any], dict[str,
         known = options.get(arguments[at])
         at += 2 if known is not None and known.kind != "flag" else 1
     before, words = arguments[:at], arguments[at:]
-    outer = parse(GLOBAL, before, "")
+    _, outer = parse((), before, "", GLOBAL)
     if not words or outer.get("help"):
         words = ["help", *words]
     if words[0] == "--version":
@@ -260,15 +260,11 @@ def understood(arguments: list[str]) -> tuple[Command, dict[str, Any], dict[str,
     command, count = find(["help"] if asks and is_group else words)
     if asks:
         return find(["help"])[0], outer, {"topic": words[:count]}
-    own = {name for argument in command.arguments for name in (argument.option, argument.short) if name}
-    common = tuple(argument for argument in GLOBAL if not own & {argument.option, argument.short})
     try:
-        given = parse(command.arguments, words[count:], command.name, common)
+        given, common = parse(command.arguments, words[count:], command.name, GLOBAL)
     except Usage as error:
         raise _with_options(error, before) from error
-    names = {argument.name for argument in common}
-    outer |= {name: value for name, value in given.items() if name in names}
-    return command, outer, {name: value for name, value in given.items() if name not in names}
+    return command, outer | common, given
 
 
 def _with_options(error: Usage, before: Sequence[str]) -> Usage:

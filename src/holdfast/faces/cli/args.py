@@ -57,14 +57,21 @@ class Argument(msgspec.Struct, frozen=True):
         return self.of or self.option.lstrip("-").upper().replace("-", "_")
 
 
+def options_of(own: Sequence[Argument], common: Sequence[Argument]) -> dict[str, Argument]:
+    """What may be typed: an option of the command hides a common one, except that of a word, which has a place."""
+    words = [argument for argument in own if argument.word]
+    others = [argument for argument in own if not argument.word]
+    return {name: each for each in (*words, *common, *others) for name in (each.option, each.short) if name}
+
+
 def parse(
     own: Sequence[Argument], argv: Sequence[str], command: str, common: Sequence[Argument] = ()
-) -> dict[str, Any]:
-    """What was given, by the names of the arguments, those of the command and common ones; Usage if it does not fit."""
-    arguments = (*own, *common)
-    options = {argument.option: argument for argument in arguments}
-    options |= {argument.short: argument for argument in arguments if argument.short}
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What was given, by name: the arguments of the command, and the common ones. Raises Usage if it does not fit."""
+    arguments = own
+    options = options_of(own, common)
     given: dict[str, Any] = {}
+    outer: dict[str, Any] = {}
     words: list[str] = []
     after = next((argument for argument in arguments if argument.after), None)
     tokens = iter(argv)
@@ -76,7 +83,8 @@ def parse(
         elif not _is_option(token):
             words.append(token)
         else:
-            _take_option(options, token, tokens, given, command)
+            argument, value = _read_option(options, token, tokens, command)
+            _put(outer if argument in common else given, argument, value)
     if "--" not in argv and _lacks_quotes(arguments, words, given):
         raise _unquoted(words, _said(argv, options), command)
     _refuse_second_id(arguments, words, command)
@@ -91,7 +99,7 @@ def parse(
     if fields and not any(each.name in given for each in arguments if each.option in fields):
         hint = f"give {', '.join(fields[:-1])} or {fields[-1]}; holdfast help {command}"
         raise Usage(f"holdfast {command} needs something to change", hint=hint)
-    return given
+    return given, outer
 
 
 def _usage(argument: Argument) -> str:
@@ -109,9 +117,10 @@ def _names_option(token: str) -> bool:
     return token.startswith("--") and token[2:].partition("=")[0].replace("-", "").isalnum()
 
 
-def _take_option(
-    options: dict[str, Argument], token: str, tokens: Iterable[str], given: dict[str, Any], command: str
-) -> None:
+def _read_option(
+    options: dict[str, Argument], token: str, tokens: Iterable[str], command: str
+) -> tuple[Argument, Any]:
+    """The argument of an option, and its value. Raises Usage if there is no such option, or it has no value."""
     name, equals, value = token.partition("=") if token.startswith("--") else (token, "", "")
     argument, on = options.get(name), True
     if argument is None and name.startswith("--no-"):
@@ -121,8 +130,7 @@ def _take_option(
     if argument.kind == "flag":
         if equals:
             raise Usage(f"{name} takes no value")
-        _put(given, argument, on)
-        return
+        return argument, on
     if not equals:
         following = next(iter(tokens), None)
         if following is None:
@@ -131,7 +139,7 @@ def _take_option(
             hint = f"{name} {argument.label}; a value that begins with dashes is given as {name}={following}"
             raise Usage(f"{name} needs a value before {following}", hint=hint)
         value = following
-    _put(given, argument, convert(argument, value, name))
+    return argument, convert(argument, value, name)
 
 
 def _take_words(arguments: Sequence[Argument], words: list[str], given: dict[str, Any], command: str) -> None:

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, Final, get_args
 
 from holdfast import errors
-from holdfast.faces.cli.args import REPEATED, Argument
+from holdfast.faces.cli.args import REPEATED, Argument, options_of
 from holdfast.faces.cli.call import GLOBAL, Session
 from holdfast.faces.cli.command import DOMAINS, HAND_MADE, PURPOSES, Command, command, find, members_of
 from holdfast.faces.cli.output import printable, short
@@ -101,7 +101,7 @@ def _offers(session: Session, words: Sequence[str]) -> Iterator[Offer]:
     if called is None:
         yield from _fitting(_options(GLOBAL) if current.startswith("-") else _next_words(path), current)
         return
-    options = {name: each for each in (*GLOBAL, *called.arguments) for name in (each.option, each.short) if name}
+    options = options_of(called.arguments, GLOBAL)
     pending, count, common = _read(rest, options)
     session.given = {**session.given, **_common(before), **common}
     session.timeout = _TIMEOUT
