@@ -256,13 +256,37 @@ def test_p8_an_old_document_is_replaced_by_v2_under_its_own_revision(ws: Workspa
     assert shelf.document()["context"]["legacy"] == {"document": {"version": 1.1}}
 
 
-def test_p9_a_document_under_another_name_is_updated_there(ws: Workspace, shelf: Shelf) -> None:
+def test_p9_a_document_under_another_name_is_a_copy_that_nothing_writes_over(ws: Workspace, shelf: Shelf) -> None:
     planned(ws)
-    shelf.put("a-dump-of-it", json.dumps(ws.cycles.export(KEY)).encode())
+    copy = json.dumps(ws.cycles.export(KEY)).encode()
+    shelf.put("a-dump-of-it", copy)
+    assert send(ws, shelf).created["cycles"] == [KEY], "the cycle is not there under its key"
     ws.cycles.start_phase(KEY, "execute")
     assert send(ws, shelf).updated["cycles"] == [KEY]
-    assert DOTTED not in shelf.entries
-    assert shelf.document("a-dump-of-it")["sequence"] == 4
+    assert shelf.entries["a-dump-of-it"].value == copy
+    assert shelf.document(DOTTED)["sequence"] == 4
+    assert send(ws, shelf).unchanged["cycles"] == [KEY]
+    with holdfast.open(":memory:", actor="x") as other:
+        brought = bring(other, shelf)
+        assert brought.created["cycles"] == [KEY]
+        assert other.cycles.get(KEY).sequence == 4
+        notes = [each.message for each in brought.warnings if each.id == "a-dump-of-it"]
+        assert notes == [f"a copy; skipped: {DOTTED} is the document of its cycle"]
+
+
+def test_p9_a_copy_stands_for_its_cycle_where_the_key_is_missing_and_a_deleted_key_stays_deleted(
+    ws: Workspace, shelf: Shelf
+) -> None:
+    planned(ws)
+    shelf.put("a-dump-of-it", json.dumps(ws.cycles.export(KEY)).encode())
+    with holdfast.open(":memory:", actor="x") as other:
+        assert bring(other, shelf).created["cycles"] == [KEY]
+        shelf.deleted.add(DOTTED)
+        with pytest.raises(errors.CycleConflict, match="somebody deleted it there"):
+            send(other, shelf)
+        other.cycles.start_phase(KEY, "execute")
+        assert send(other, shelf, mine=[KEY]).updated["cycles"] == [KEY]
+        assert shelf.document(DOTTED)["sequence"] == 4
 
 
 def test_p9_the_number_of_the_current_cycle_is_never_set_back(ws: Workspace, shelf: Shelf) -> None:

@@ -117,9 +117,7 @@ def _names_option(token: str) -> bool:
     return token.startswith("--") and token[2:].partition("=")[0].replace("-", "").isalnum()
 
 
-def _read_option(
-    options: dict[str, Argument], token: str, tokens: Iterable[str], command: str
-) -> tuple[Argument, Any]:
+def _read_option(options: dict[str, Argument], token: str, tokens: Iterable[str], command: str) -> tuple[Argument, Any]:
     """The argument of an option, and its value. Raises Usage if there is no such option, or it has no value."""
     name, equals, value = token.partition("=") if token.startswith("--") else (token, "", "")
     argument, on = options.get(name), True

@@ -172,6 +172,7 @@ def read(entries: Mapping[str, Any]) -> Reading:
     """Read every cycle of these entries: keys or names of files, with JSON values, or their text or bytes."""
     reading, parts = Reading(), dict[Key, _Parts]()
     metas: list[tuple[str, str, Document]] = []
+    found_parts: list[tuple[str, Source, Any, Document]] = []
     for name, value, extra in _flat(entries):
         source = words.by_name(name)
         try:
@@ -186,7 +187,7 @@ def read(entries: Mapping[str, Any]) -> Reading:
             elif source.kind == "meta":
                 metas.append((name, source.prefix, as_object(found)))
             else:
-                _sort(parts.setdefault(source.key, _Parts()), source, name, found, extra)
+                found_parts.append((name, source, found, extra))
         except Unreadable as error:
             if source is None and not words.is_peer(name):
                 reading.notes.append((name, f"of something else, by its key; skipped: {error}"))
@@ -194,6 +195,13 @@ def read(entries: Mapping[str, Any]) -> Reading:
             reading.problems.append((name, str(error)))
             if source is not None and source.kind in ("cycle", "fragment"):
                 parts.setdefault(source.key, _Parts()).bad = True
+    for name, source, value, extra in sorted(found_parts, key=lambda each: _distance(each[0], each[1])):
+        part = parts.setdefault(source.key, _Parts())
+        try:
+            _sort(reading, part, source, name, value, extra)
+        except Unreadable as error:
+            reading.problems.append((name, str(error)))
+            part.bad = True
     for name, prefix, meta in metas:
         try:
             _mention(reading, parts, name, prefix, meta)
@@ -231,8 +239,15 @@ def _current(reading: Reading, prefix: str, name: str, value: Any) -> None:
     reading.current[prefix] = key.number
 
 
-def _sort(parts: _Parts, source: Source, name: str, value: Any, extra: Document) -> None:
-    """Add a value to the others of its cycle."""
+def _distance(name: str, source: Source) -> int:
+    """How far a name is from the key of its cycle: 0 the key, 1 a longer one, 2 if the content alone names it."""
+    if source.kind == "cycle" and name not in (source.key.dotted, str(source.key)):
+        return 1 if words.by_name(name) is not None else 2
+    return 0
+
+
+def _sort(reading: Reading, parts: _Parts, source: Source, name: str, value: Any, extra: Document) -> None:
+    """Add a value to the others of its cycle. A v2 document beside that of a nearer name is a copy: a note."""
     if source.kind == "fragment" and source.suffix.startswith("event") and _are_events(value):
         parts.events += [(name, event) for event in (value if isinstance(value, list) else [value])]
     elif source.kind == "fragment":
@@ -248,6 +263,9 @@ def _sort(parts: _Parts, source: Source, name: str, value: Any, extra: Document)
         same = parts.newest if version == 2 else parts.documents
         if version not in (None, 1, 1.0, 1.1, "1", "1.0", "1.1", 2) or version is True:
             raise Unreadable(f"unknown version {version!r}")
+        if same and version == 2 and _distance(same[0][0], source) < _distance(name, source):
+            reading.notes.append((name, f"a copy; skipped: {same[0][0]} is the document of its cycle"))
+            return
         if same and not alike(same[0][1], value):
             raise Unreadable(f"{same[0][0]} is another document of the same cycle")
         same.append((name, value))

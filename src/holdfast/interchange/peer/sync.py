@@ -282,10 +282,12 @@ class _Export:
 
     def _decide(self, key: Key) -> _Decision:
         problem, theirs = self._view.problem(key), self._view.reading.documents.get(key)
+        home = self._view.home(key)
+        if problem is None and home in self._view.entries.deleted and key not in self._mine:
+            ours = self._cycles.export(str(key))
+            return self._refuse(key, ours, None, None, "somebody deleted it there", done="created again")
         if theirs is None:
             ours = self._cycles.export(str(key))
-            if problem is None and key.dotted in self._view.entries.deleted and key not in self._mine:
-                return self._refuse(key, ours, None, None, "somebody deleted it there", done="created again")
             if problem is None or key in self._mine:
                 return _Decision("create" if problem is None else "update", ours, ours)
             why = f"the entry there cannot be read: {problem[1]}"
@@ -296,11 +298,13 @@ class _Export:
             document = {**ours, "sequence": max(ours["sequence"], theirs["sequence"] + 1)}
             return _Decision("update", ours, document)
         if found.how == "refuse":
-            return self._refuse(key, ours, theirs, self._view.revision(self._view.home(key)), found.why, found)
+            source = self._view.reading.sources[key][0]
+            return self._refuse(key, ours, theirs, self._view.revision(source), found.why, found)
         if found.how == "theirs":
             return _Decision("skip", ours, theirs, f"{found.why}: import it, sequence {theirs['sequence']}")
-        broken = self._view.home(key) in self._view.recovered
-        if found.how == "same" and not old and not broken:
+        if found.how == "same" and not old and home not in self._view.entries:  # it is there by another name
+            return _Decision("create", ours, ours)
+        if found.how == "same" and not old and home not in self._view.recovered:
             return _Decision("unchanged", ours, ours, shared=found.shared)
         return _Decision("merge" if found.how == "merge" else "update", ours, found.document, found.why)
 

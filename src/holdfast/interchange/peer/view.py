@@ -46,8 +46,12 @@ class View(msgspec.Struct, frozen=True):
     warnings: list[tuple[str, str]]
 
     def home(self, key: Key) -> str:
-        """The name under which the document of a cycle is written: its present one, if it is v2 already."""
-        return self.reading.sources[key][0] if self.reading.formats.get(key) == "v2" else key.dotted
+        """The name under which the document of a cycle is written: its present one, if that is a key and it is v2.
+
+        A file that only its content names is a copy of somebody's, which nothing writes over.
+        """
+        found = self.reading.sources[key][0] if self.reading.formats.get(key) == "v2" else key.dotted
+        return found if by_name(found) is not None else key.dotted
 
     def revision(self, name: str) -> Revision | None:
         """The revision of an entry."""
