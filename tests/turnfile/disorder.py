@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.turnfile.mailbox import parse
-from holdfast.turnfile.model import MAILBOX, QUESTIONS, TURNFILE, WORKLOG
+from holdfast.turnfile.merges import conflict
+from holdfast.turnfile.model import ARCHIVE, CLOSED, MAILBOX, QUESTIONS, SIGNAL_ARCHIVE, TURNFILE, WORKLOG
 from tests.turnfile.mailboxes import BOLD, MIXED, PLAIN, SAMPLES, TABLE
 from tests.turnfile.mailboxes import QUESTIONS as SOME_QUESTIONS
 from tests.turnfile.mailboxes import WORKLOG as A_WORKLOG
@@ -310,7 +311,56 @@ def ledger_words(rng: random.Random, texts: Texts) -> bool:
     return _swap(texts, TURNFILE, old, new)
 
 
+def all_headings_lost(rng: random.Random, texts: Texts) -> bool:
+    box = parse(texts[MAILBOX])
+    if "queue" not in box.sections or box.queue is None or not box.queue.rows:
+        return False
+    cut = sorted((each.heading for each in box.sections.values()), key=lambda line: line.start, reverse=True)
+    text = box.text
+    for line in cut:
+        text = text[: line.start] + text[line.after :]
+    texts[MAILBOX] = text
+    return True
+
+
+def arrow_lost(rng: random.Random, texts: Texts) -> bool:
+    return _swap(texts, MAILBOX, r"^(\*\*From:\*\* \w+) -> (\w+)$", r"\1 \2")
+
+
+def archived_id_twice(rng: random.Random, texts: Texts) -> bool:
+    """A card of the archive has the id of another, or that of a card of the mailbox; or it is a copy."""
+    span = _card(rng, texts)
+    if span is None:
+        return False
+    card = texts[MAILBOX][slice(*span)]
+    if not card.startswith("###") or "`" in card:
+        return False
+    other = f"{card}\n\nAnother message {rng.random()}."
+    added = rng.choice(([card], [other], [card, other], [other, card, card]))
+    texts[ARCHIVE] = "\n\n---\n\n".join([texts.get(ARCHIVE, "# Mailbox Archive"), *added]) + "\n"
+    return True
+
+
+def nul_byte_in_an_archive(rng: random.Random, texts: Texts) -> bool:
+    file = rng.choice((ARCHIVE, CLOSED, SIGNAL_ARCHIVE))
+    if not texts.get(file):
+        texts[file] = {ARCHIVE: "# Mailbox Archive\n", CLOSED: "# Closed messages\n"}.get(file, "messages:\n")
+    texts[file] += "# torn \0 line\n"
+    return True
+
+
+def unmerged(rng: random.Random, texts: Texts) -> bool:
+    """Around a line of a file, git's markers: nobody but a person can repair that."""
+    file = rng.choice([each for each in (MAILBOX, WORKLOG, QUESTIONS, ARCHIVE) if texts.get(each)])
+    lines = texts[file].split("\n")
+    at = rng.randrange(len(lines))
+    lines[at : at + 1] = ["<<<<<<< HEAD", lines[at], "=======", lines[at].upper(), ">>>>>>> theirs"]
+    texts[file] = "\n".join(lines)
+    return bool(conflict(texts[file]))
+
+
 KINDS: list[Plant] = [
+    *(all_headings_lost, arrow_lost, archived_id_twice, nul_byte_in_an_archive),
     *(copied_card, reused_id, card_below_the_closed_summary, wrong_count, agent_twice_in_the_snapshot, row_lost),
     *(row_twice, row_without_a_card, status_by_hand, no_status, no_receiver, no_sender, bad_id, two_values),
     *(dense_block, open_card_in_the_summary, closed_row_broken, out_of_order, section_lost, table_lost),

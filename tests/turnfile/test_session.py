@@ -152,7 +152,7 @@ def test_f2_a_reader_sees_files_of_one_moment(tmp_path: Path, monkeypatch: pytes
     session = new_session(tmp_path)
     read, looks = session.folder.read, []
 
-    def slow(path: str) -> str | None:
+    def slow(path: str, *, strict: bool = True) -> str | None:
         looks.append(path)
         if len(looks) == 2:  # a whole transaction between the two files
             monkeypatch.setattr(session.folder, "read", read)

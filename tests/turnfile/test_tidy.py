@@ -14,7 +14,16 @@ from holdfast.turnfile import Session, files
 from holdfast.turnfile.locks import acquire, lock_request, release
 from holdfast.turnfile.mail import Mail
 from holdfast.turnfile.mailbox import parse
-from holdfast.turnfile.model import ARCHIVE, MAILBOX, QUESTIONS, TIDY_LOG, TURNFILE, WORKLOG
+from holdfast.turnfile.model import (
+    ARCHIVE,
+    CLOSED,
+    MAILBOX,
+    QUESTIONS,
+    SIGNAL_ARCHIVE,
+    TIDY_LOG,
+    TURNFILE,
+    WORKLOG,
+)
 from tests.amounts import seeds
 from tests.long.ledger import record
 from tests.turnfile import disorder
@@ -22,7 +31,7 @@ from tests.turnfile.mailboxes import BOLD
 from tests.turnfile.sessions import day, new_session, text_of
 
 HEADER = ("# Last modified", "# Modified by", "  revision:")  # which every write changes
-FILES = (TURNFILE, MAILBOX, ARCHIVE, WORKLOG, QUESTIONS, TIDY_LOG)
+FILES = (TURNFILE, MAILBOX, ARCHIVE, CLOSED, SIGNAL_ARCHIVE, WORKLOG, QUESTIONS, TIDY_LOG)
 
 
 def planted_session(folder: Path, texts: dict[str, str]) -> Session:
@@ -89,6 +98,8 @@ def disorder_is_tidied(seed: int, folder: Path) -> None:
     session = planted_session(folder, texts)
     if rng.random() < 0.5:
         try_everything(session, where)
+    if rng.random() < 0.25 and (path := planted_conflict(rng, session)) is not None:
+        an_unfinished_merge_is_left_alone(session, path)
     if "stale_lock" in where[1]:
         release_what_is_in_the_way(session)
     before, revision = everything(session), session.read().revision
@@ -100,6 +111,34 @@ def disorder_is_tidied(seed: int, folder: Path) -> None:
     header = Counter({line: count for line, count in before.items() if line.startswith(HEADER)})
     assert before - everything(session) - header == Counter(), where
     assert turnfile.tidy(session, "ada", wait=None).repairs == (), where
+
+
+def planted_conflict(rng: random.Random, session: Session) -> str | None:
+    """Leave a file as git leaves an unfinished merge, beside all other disorder; returns its path."""
+    texts = {path: text for path, text in session.texts(FILES).items() if text}
+    before = dict(texts)
+    if not disorder.unmerged(rng, texts):
+        return None
+    path = next(path for path in texts if texts[path] != before[path])
+    Path(session.folder.path, path).write_text(texts[path])
+    return path
+
+
+def an_unfinished_merge_is_left_alone(session: Session, path: str) -> None:
+    """The file stays as it is, and check names its line; then the merge is resolved, by taking the first side."""
+    merging = text_of(session, path)
+    dry = turnfile.tidy(session, "ada", dry_run=True)
+    shown = turnfile.check(session)
+    assert [each.rule for each in shown if each.file == path and each.rule == "conflict"] == ["conflict"], path
+    assert all(each.file != path for each in dry.repairs), path
+    assert any((each.file, each.rule) == (path, "conflict") for each in dry.problems), path
+    with pytest.raises(errors.Invalid, match="resolve the merge first"):
+        turnfile.transact([path], "ada", "x", lambda edit: edit.write(path, f"{merging}.\n"), folder=session, wait=None)
+    assert text_of(session, path) == merging
+    lines = merging.split("\n")
+    at = lines.index("<<<<<<< HEAD")
+    lines[at : at + 5] = [lines[at + 1]]
+    Path(session.folder.path, path).write_text("\n".join(lines))
 
 
 def release_what_is_in_the_way(session: Session) -> None:
@@ -259,6 +298,142 @@ def test_f10_a_heading_of_an_empty_mailbox_that_was_deleted_is_found(tmp_path: P
         turnfile.tidy(session, "ada")
         assert turnfile.check(session) == []
         Mail(session, "ada").send("bob", "x")
+
+
+def test_f10_conflict_markers_are_found_refuse_writes_for_that_one_reason_and_are_left_by_tidy(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    sent = Mail(session, "ada").send("bob", "one")
+    path = Path(session.folder.path, MAILBOX)
+    path.write_text(
+        path.read_text().replace(
+            "**Status:** unread", "<<<<<<< HEAD\n**Status:** unread\n=======\n**Status:** blocked\n>>>>>>> theirs"
+        )
+    )
+    merging = path.read_text()
+    line = merging.split("\n").index("<<<<<<< HEAD") + 1
+    found = [(each.file, each.line, each.rule, each.message) for each in turnfile.check(session)]
+    assert found == [(MAILBOX, line, "conflict", "a conflict marker of git: resolve the merge first")]
+    mail = Mail(session, "bob")
+    refused = f"line {line}, has a conflict marker of git: resolve the merge first"
+    with pytest.raises(errors.Invalid, match=refused):
+        mail.send("ada", "x")
+    with pytest.raises(errors.Invalid, match=refused):
+        mail.ack(sent.id)
+    with pytest.raises(errors.Invalid, match=refused):
+        mail.reply(sent.id, body="y")
+    for dry in (True, False):
+        done = turnfile.tidy(session, "ada", dry_run=dry)
+        assert (done.repairs, [each.rule for each in done.problems]) == ((), ["conflict"])
+    assert path.read_text() == merging
+    both = merging.replace("<<<<<<< HEAD\n", "").replace("=======\n**Status:** blocked\n>>>>>>> theirs\n", "")
+    write(session, MAILBOX, both)
+    assert turnfile.check(session) == []
+    mail.ack(sent.id)
+
+
+def test_f10_conflict_markers_in_the_fence_of_a_body_are_text_and_elsewhere_refused(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    markers = "<<<<<<< HEAD\none\n=======\ntwo\n>>>>>>> theirs"
+    Mail(session, "ada").send("bob", "how it looks", body=f"```\n{markers}\n```")
+    assert turnfile.check(session) == []
+    with pytest.raises(errors.Invalid, match="conflict marker"):
+        Mail(session, "ada").send("bob", "how it looks", body=markers)
+    assert turnfile.check(session) == []
+
+
+def test_f10_conflict_markers_of_the_ledger_are_the_only_finding(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    Mail(session, "ada").send("all", "one")
+    Mail(session, "bob").ack("MSG-20260612-001")
+    path = Path(session.folder.path, TURNFILE)
+    path.write_text(path.read_text().replace("coordination:", "<<<<<<< HEAD\ncoordination:"))
+    line = path.read_text().split("\n").index("<<<<<<< HEAD") + 1
+    assert [(each.file, each.line, each.rule) for each in turnfile.check(session)] == [(TURNFILE, line, "conflict")]
+    with pytest.raises(errors.Invalid, match="resolve the merge first"):
+        Mail(session, "ada").send("bob", "x")
+
+
+def test_f10_damage_of_an_archive_is_found_and_blocks_neither_sending_nor_closing(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    here = Path(session.folder.path)
+    for subject in ("one", "two", "three"):
+        Mail(session, "ada").send("bob", subject)
+    Mail(session, "ada").close("MSG-20260612-003")
+    (here / "docs").mkdir(exist_ok=True)
+    for name in (ARCHIVE, CLOSED, SIGNAL_ARCHIVE, "docs/README.md"):
+        before = (here / name).read_bytes() if (here / name).exists() else b""
+        for damage, rule in ((b"\xff\n", "unreadable"), (b"a \0 byte\n", "nul")):
+            (here / name).write_bytes(before + damage)
+            assert [each.rule for each in turnfile.check(session) if each.file == name] == [rule], name
+        assert turnfile.tidy(session, "ada").repairs, name
+        assert [each.rule for each in turnfile.check(session) if each.file == name] == [], name
+        (here / name).write_bytes(before + b"\xff\n")
+    damaged = {name: (here / name).read_bytes() for name in (ARCHIVE, CLOSED, SIGNAL_ARCHIVE)}
+    assert Mail(session, "ada").send("bob", "four").id == "MSG-20260612-004", "003 is in the archive"
+    Mail(session, "ada").close("MSG-20260612-001")
+    assert turnfile.mail.message(session, "MSG-20260612-001")["status"] == "closed"
+    assert turnfile.mail.message(session, "MSG-20260612-003")["status"] == "closed"
+    assert {name: (here / name).read_bytes() for name in damaged} == damaged
+    turnfile.transact([WORKLOG], "ada", "x", lambda edit: append(edit, "- y\n"), folder=session)
+    for _ in range(60):  # more signals than the ledger keeps
+        turnfile.transact([WORKLOG], "ada", "x", lambda edit: append(edit, "- more\n"), folder=session)
+    assert (here / SIGNAL_ARCHIVE).read_bytes() == damaged[SIGNAL_ARCHIVE]
+    assert {each.rule for each in turnfile.check(session)} == {"unreadable"}
+
+
+def test_f10_an_archived_card_with_the_id_of_another_is_found_and_gets_one_of_its_own(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    id = Mail(session, "ada").send("bob", "one").id
+    other = f"\n---\n\n### {id}\n\n**From:** ada -> bob\n**Date:** 2026-06-12\n**Status:** closed\n\nAnother text.\n"
+    path = Path(session.folder.path, ARCHIVE)
+    path.write_text(f"# Mailbox Archive\n{other}")
+    assert [(each.file, each.rule) for each in turnfile.check(session)] == [(ARCHIVE, "id-twice")]
+    Mail(session, "ada").close(id)
+    assert [(each.file, each.rule) for each in turnfile.check(session)] == [(ARCHIVE, "id-twice")]
+    with pytest.raises(errors.Invalid, match="several archived cards"):
+        turnfile.mail.message(session, id)
+    turnfile.tidy(session, "ada")
+    assert turnfile.check(session) == []
+    bodies = [turnfile.mail.message(session, each)["body"] for each in (id, "MSG-20260612-002")]
+    assert "Another text." in bodies[0] + bodies[1]
+    assert Mail(session, "ada").send("bob", "two").id == "MSG-20260612-003"
+
+
+def test_f10_a_card_that_lost_its_arrow_keeps_the_receiver_that_the_queue_names(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    Mail(session, "bob").send("ada", "one")
+    path = Path(session.folder.path, MAILBOX)
+    before = path.read_text()
+    path.write_text(before.replace("**From:** bob -> ada", "**From:** bob ada"))
+    turnfile.tidy(session, "cyd")
+    assert turnfile.check(session) == []
+    assert path.read_text() == before
+
+
+def test_f10_a_missing_mailbox_is_not_called_in_order_by_a_dry_run(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    Path(session.folder.path, MAILBOX).unlink()
+    for dry in (True, False):
+        done = turnfile.tidy(session, "ada", dry_run=dry)
+        assert (done.repairs, [problem.rule for problem in done.problems]) == ((), ["missing"])
+
+
+def test_f10_all_headings_that_were_deleted_are_found_and_come_back(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    for subject in ("one", "two"):
+        Mail(session, "ada").send("bob", subject)
+    Mail(session, "ada").close("MSG-20260612-001")
+    path = Path(session.folder.path, MAILBOX)
+    before = path.read_text()
+    path.write_text("".join(line for line in before.splitlines(True) if not line.startswith("## ")))
+    assert "section-missing" in [problem.rule for problem in turnfile.check(session)]
+    turnfile.tidy(session, "ada")
+    assert turnfile.check(session) == []
+    titles = ("## Inbox", "## Open Queue", "## Active", "## Closed")
+    kept = [[line for line in text.splitlines() if line.startswith(titles)] for text in (before, path.read_text())]
+    assert kept[0] == kept[1]
+    Mail(session, "ada").send("bob", "three")
+    assert turnfile.check(session) == []
 
 
 def test_f10_a_mailbox_that_cannot_be_read_is_not_called_in_order(tmp_path: Path) -> None:

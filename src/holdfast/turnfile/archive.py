@@ -9,17 +9,20 @@ the projection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
+from holdfast.errors import Invalid
+from holdfast.turnfile import merges
 from holdfast.turnfile.files import Folder, not_full, numbered
 from holdfast.turnfile.mailbox import parse
-from holdfast.turnfile.mailbox.cards import Card
+from holdfast.turnfile.mailbox.cards import Card, cards_in
 from holdfast.turnfile.mailbox.draft import CLOSED_HEAD, used_ids
 from holdfast.turnfile.mailbox.lost import Message, lost_messages
 from holdfast.turnfile.mailbox.markdown import lines_of, newline_of, sections_of, table_in
 from holdfast.turnfile.mailbox.projection import message
-from holdfast.turnfile.model import ARCHIVE, CLOSED, PROJECTION
+from holdfast.turnfile.model import ARCHIVE, CLOSED, MAILBOX, PROJECTION, SIGNAL_ARCHIVE, Problem
 
 _FULL: Final = 1024 * 1024
 _HEAD: Final = "# Mailbox Archive"
@@ -30,12 +33,17 @@ Read = Callable[[str], str | None]
 
 def shelves(folder: Folder) -> tuple[str, str]:
     """The archives to add to: that of the cards, and that of the rows."""
-    return not_full(folder, ARCHIVE, _FULL), not_full(folder, CLOSED, _FULL)
+    return not_full(folder, ARCHIVE, _FULL, merges.refuse), not_full(folder, CLOSED, _FULL, merges.refuse)
+
+
+def paths(folder: Folder, *firsts: str) -> list[str]:
+    """The archives of some series, of all without one."""
+    return [path for first in firsts or (ARCHIVE, CLOSED, SIGNAL_ARCHIVE) for path in numbered(folder, first)]
 
 
 def texts(folder: Folder, read: Read, *, but: str = "") -> list[str]:
     """The texts of all archives of the mailbox."""
-    return [read(path) or "" for first in (ARCHIVE, CLOSED) for path in numbered(folder, first) if path != but]
+    return [read(path) or "" for path in paths(folder, ARCHIVE, CLOSED) if path != but]
 
 
 def with_ids(folder: Folder, read: Read) -> list[str]:
@@ -49,15 +57,39 @@ def lost(folder: Folder, mailbox: str | None, projected: str | None) -> list[Mes
     found = lost_messages(projected, box) if projected is not None else []
     if not found:
         return []
-    archived = {id for text in texts(folder, folder.read) for id in used_ids(text)}
+    archived = {id for text in texts(folder, partial(folder.read, strict=False)) for id in used_ids(text)}
     there = [{**message(card), "id": None} for card in box.cards]
     return [each for each in found if each.get("id") not in archived and {**each, "id": None} not in there]
 
 
 def find_card(folder: Folder, read: Read, id: str) -> Card | None:
-    """The archived card of an id, or None."""
-    found = (parse(text).find(id) for path in numbered(folder, ARCHIVE) if id in (text := read(path) or ""))
-    return next((card for card in found if card is not None), None)
+    """The archived card of an id, or None. Raises Invalid if several archived cards have it."""
+    found: dict[str, tuple[str, Card]] = {}
+    for path in numbered(folder, ARCHIVE):
+        if id in (text := read(path) or ""):
+            cards = [card for card in cards_in(text, 0, len(text)) if card.id == id]
+            found |= {card.content.text.strip(): (f"{path}:{card.line}", card) for card in reversed(cards)}
+    if len(found) > 1:
+        where = ", ".join(sorted(place for place, _ in found.values()))
+        hint = "turnfile.tidy(session, actor) gives all but the first an id of their own"
+        raise Invalid(f"{id} is the id of several archived cards ({where})", hint=hint, id=id)
+    return next((card for _, card in found.values()), None)
+
+
+def problems(texts: Mapping[str, str], mailbox: str) -> Iterator[Problem]:
+    """The cards of archives, by their paths in order, whose id a card of the mailbox or of an archive has already."""
+    seen = {} if merges.conflict(mailbox) else {card.id: f"{MAILBOX}:{card.line}" for card in parse(mailbox).cards}
+    for path, text in texts.items():
+        for line, id in _cards(text):
+            if id in seen:
+                yield Problem(path, line, "error", "id-twice", f"{id} is a duplicate of the card in {seen[id]}")
+            seen.setdefault(id, f"{path}:{line}")
+
+
+def _cards(text: str) -> Iterator[tuple[int, str]]:
+    """Line and id of each archived card; none where an unfinished merge leaves both versions of some."""
+    if merges.conflict(text) is None:
+        yield from ((card.line, card.id) for card in cards_in(text, 0, len(text)))
 
 
 def find_row(folder: Folder, read: Read, id: str) -> dict[str, str] | None:

@@ -217,7 +217,8 @@ def _ask_by_mail(session: Session, sender: str, question: Question, released: Lo
             mailbox = now[MAILBOX]
             if mailbox is None:
                 return None
-            used = archive.with_ids(session.folder, session.folder.read)  # whose ids are not given again
+            read = partial(session.folder.read, strict=False)
+            used = archive.with_ids(session.folder, read)  # whose ids are not given again
             maintainers = ledger.turnfile.maintainers
             names = {"maintainers": maintainers, "everyone": ledger.turnfile.everyone}
             text, message = with_question(mailbox, question, sender, session.today(), *used, **names)

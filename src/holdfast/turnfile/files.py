@@ -121,16 +121,23 @@ class Folder:
             finally:
                 os.close(here)
 
-    def read(self, path: str) -> str | None:
-        """The text of a file with its line ends unchanged; None if it does not exist."""
+    def read(self, path: str, *, strict: bool = True) -> str | None:
+        """The text of a file with its line ends unchanged; None if it does not exist.
+
+        Unless `strict`, what cannot be read as text is replaced or left out: the rest of the file still counts.
+        """
         try:
             with self.parent(path) as (here, name), _opened(name, _READ, here) as file:
                 if not stat.S_ISREG(os.fstat(file).st_mode):
+                    if not strict:
+                        return None
                     raise _not_regular(path, os.fstat(file).st_mode)
                 with open(file, "rb", closefd=False) as content:
                     raw = content.read(MAX_BYTES + 1)
         except NotFound:
             return None
+        if not strict:
+            return raw[:MAX_BYTES].decode(errors="replace")
         if len(raw) > MAX_BYTES:
             raise TooLarge(f"{path} has more than {MAX_BYTES} bytes", limit=MAX_BYTES)
         try:
@@ -292,9 +299,23 @@ def numbered(folder: Folder, first: str) -> Iterator[str]:
     return itertools.takewhile(lambda path: folder.signature(path) is not None, _series(first))
 
 
-def not_full(folder: Folder, first: str, full: int) -> str:
-    """The first file of a series with fewer bytes than that, or that does not exist."""
-    return next(path for path in _series(first) if (found := folder.signature(path)) is None or found[1] < full)
+def not_full(folder: Folder, first: str, full: int, check: Callable[[str, str], None]) -> str:
+    """The first file of a series with fewer bytes than that to which lines can be added, or that does not exist.
+
+    A file that cannot be read, or for which `check` raises Invalid, takes no more: the next number begins.
+    """
+    return next(path for path in _series(first) if _takes_more(folder, path, full, check))
+
+
+def _takes_more(folder: Folder, path: str, full: int, check: Callable[[str, str], None]) -> bool:
+    found = folder.signature(path)
+    if found is None or found[1] >= full:
+        return found is None
+    try:
+        check(path, folder.read(path) or "")
+    except Invalid:
+        return False
+    return True
 
 
 def _series(first: str) -> Iterator[str]:

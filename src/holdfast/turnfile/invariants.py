@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from holdfast.errors import Invalid
+from holdfast.turnfile import merges
 from holdfast.turnfile.mailbox import parse, projection
 from holdfast.turnfile.mailbox.cards import fold
 from holdfast.turnfile.mailbox.lost import Message
 from holdfast.turnfile.mailbox.projection import NOTHING
 from holdfast.turnfile.mailbox.rules import Breach, breaches, illegal_changes
-from holdfast.turnfile.model import MAILBOX, PROJECTION, Problem
+from holdfast.turnfile.model import ARCHIVE, CLOSED, MAILBOX, PROJECTION, SIGNAL_ARCHIVE, Problem
 from holdfast.turnfile.worklog import STATES, StatusLine, Worklog, idle_workers, parse_questions, parse_worklog
 
 
@@ -37,11 +38,14 @@ def check(
     projection has, which may come back.
     """
     found: list[Problem] = []
+    before = before and {path: text for path, text in before.items() if not unmerged(path, text)}
     for path, text in texts.items():
         checks = _RULES.get(posixpath.basename(path))
         if checks is not None:
+            found += check_text(path, text)
+            if unmerged(path, text):
+                continue  # which of two versions of a line counts is not known
             found += _problems(path, checks(text) if checks is not _mailbox else _mailbox(text, everyone))
-            found += _problems(path, _nul_bytes(text))
             if before is not None and before.get(path, "").strip() and not text.strip():
                 found.append(Problem(path, 1, "error", "emptied", f"{path} is emptied: its history would be lost"))
         if posixpath.basename(path) == "MAILBOX.md":
@@ -53,6 +57,22 @@ def check(
                 message = f"it does not match {path}; {export} makes it again from {path}"
                 found.append(Problem(beside, 1, "error", "projection-stale", message))
     return sorted(found)
+
+
+def check_text(path: str, text: str) -> list[Problem]:
+    """What no text of a session may have: NUL bytes, and the conflict markers of an unfinished merge."""
+    found = [*_nul_bytes(text)]
+    if (line := unmerged(path, text)) is not None:
+        found.append((line, "error", merges.RULE, merges.WORDS))
+    return _problems(path, iter(found))
+
+
+def unmerged(path: str, text: str) -> int | None:
+    """The line of the first conflict marker of a file of the session, or None; others are not looked at."""
+    name = posixpath.basename(path)
+    if name not in _RULES and not _ARCHIVE.fullmatch(name):
+        return None
+    return merges.conflict(text, markdown=name.endswith(".md"))
 
 
 def _problems(path: str, breaches: Iterator[Breach]) -> list[Problem]:
@@ -149,6 +169,9 @@ def _turnfile(text: str) -> Iterator[Breach]:
             yield ledger.line("locks", lock.id), "error", "lock-stale", message
 
 
+_ARCHIVE: Final = re.compile(
+    "|".join(name.replace(".", r"(?:_[0-9]+)?\.") for name in (ARCHIVE, CLOSED, SIGNAL_ARCHIVE))
+)
 _RULES: Final[dict[str, Callable[[str], Iterator[Breach]]]] = {
     "MAILBOX.md": _mailbox,
     "WORKLOG.md": _worklog,
@@ -172,12 +195,17 @@ def validate_edits(
     counted in a warning.
     """
     changed = {path: text for path, text in edits.items() if text != texts.get(path)}
+    for path, text in changed.items():
+        if unmerged(path, text):
+            merges.refuse(path, text)
     there = {path: text for path, text in texts.items() if text is not None}
     problems = check(changed, there, everyone, lost)
     broken = [problem for problem in problems if problem.level == "error"]
-    if broken:
+    merged = {path for path in changed if unmerged(path, there.get(path, ""))}  # what was wrong before is not known
+    if any(problem.file not in merged for problem in broken):
         known = Counter(map(_identity, check({path: there[path] for path in changed if path in there}, None, everyone)))
-        if worse := [problem for problem in broken if _exceeds(known, problem)]:
+        counted = [problem for problem in broken if problem.file not in merged]
+        if worse := [problem for problem in counted if _exceeds(known, problem)]:
             hint = "nothing was written; correct the edit and retry"
             raise _refusal(f"the edit would break {worse[0].file}", worse, hint)
     if MAILBOX in changed:

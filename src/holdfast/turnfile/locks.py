@@ -20,10 +20,10 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import Held, Invalid, NotFound, NotHolder
-from holdfast.turnfile import archive, mailbox
+from holdfast.turnfile import archive, mailbox, merges
 from holdfast.turnfile.escalation import escalate_lock, held_error
 from holdfast.turnfile.files import reach
-from holdfast.turnfile.invariants import check, render_projection
+from holdfast.turnfile.invariants import check, render_projection, unmerged
 from holdfast.turnfile.ledger import Ledger, check_name, new_names, rules, suggestion, unknown_names
 from holdfast.turnfile.mailbox import draft, projection
 from holdfast.turnfile.mailbox.draft import agent_name
@@ -358,7 +358,7 @@ def unlock(session: Session, lock_id: str, holder: str) -> Completion:
         there = {path: text for path, text in now.items() if text is not None}
         problems = [problem for problem in check(there, None, ledger.turnfile.everyone) if problem.file in files]
         texts: dict[str, str] = {}
-        if MAILBOX in files and MAILBOX in there:
+        if MAILBOX in files and MAILBOX in there and unmerged(MAILBOX, there[MAILBOX]) is None:
             gone = archive.lost(session.folder, there[MAILBOX], now[PROJECTION])
             place = session.workspace(ledger)
             fresh = render_projection(there[MAILBOX], now[PROJECTION], place, session.timestamp(), gone)
@@ -459,6 +459,7 @@ def _read(session: Session, lock: Lock, workspace: str) -> tuple[dict[str, str |
     """The worklog and the files that the lock covers; an unreadable file only prevents its own repair."""
     try:
         now = {WORKLOG: session.folder.read(WORKLOG)}
+        merges.refuse(WORKLOG, now[WORKLOG] or "")
     except Invalid as error:
         hint = f"an override is logged in {WORKLOG}: repair it first, or move it away"
         raise Invalid(error.message, hint=hint, path=WORKLOG) from error
@@ -467,7 +468,11 @@ def _read(session: Session, lock: Lock, workspace: str) -> tuple[dict[str, str |
     unread = []
     for path in wanted:
         try:
-            now[path] = session.folder.read(path)
+            text = session.folder.read(path)
+            if (line := unmerged(path, text or "")) is not None:
+                unread.append(Problem(path, line, "error", merges.RULE, merges.WORDS))
+            else:
+                now[path] = text
         except Invalid as error:
             unread.append(Problem(path, 1, "error", "unreadable", error.message))
     return now, unread

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from holdfast.errors import Invalid, MessageNotFound, NotFound
-from holdfast.turnfile import archive, files
+from holdfast.turnfile import archive, files, merges
 from holdfast.turnfile.files import Folder
 from holdfast.turnfile.ledger import Ledger, unknown_names
 from holdfast.turnfile.locks import WaitPolicy
@@ -173,7 +173,7 @@ class Mail:
 
     def _archives(self) -> list[str]:
         """The texts of the archives and of the projection; ids that they use are never given again."""
-        return archive.with_ids(self.session.folder, self.session.text)
+        return archive.with_ids(self.session.folder, self.session.archived)
 
     def _as(self, ledger: Ledger) -> steps.Actor:
         return steps.Actor(self.actor, self.session.today(), ledger.turnfile.maintainers, ledger.turnfile.everyone)
@@ -220,7 +220,7 @@ def message(folder: SessionLike, id: str) -> dict[str, Any]:
     card = _card(session, box, id)
     if card is not None:
         return projection.message(card)
-    row = projection.closed_row(box, id) or archive.find_row(session.folder, session.text, id)
+    row = projection.closed_row(box, id) or archive.find_row(session.folder, session.archived, id)
     if row is None:
         raise _only_projected(session, id) or MessageNotFound(f"{id} is not in the mailbox", hint=_LIST, id=id)
     return {"id": id, "status": "closed", "fields": row}
@@ -228,7 +228,7 @@ def message(folder: SessionLike, id: str) -> dict[str, Any]:
 
 def _card(session: Session, box: Mailbox, id: str) -> Card | None:
     """The card of an id, from the mailbox or an archive, or None. Raises Invalid if several cards have it."""
-    return box.card(id) if box.find(id) else archive.find_card(session.folder, session.text, id)
+    return box.card(id) if box.find(id) else archive.find_card(session.folder, session.archived, id)
 
 
 def _only_projected(session: Session, id: str) -> MessageNotFound | None:
@@ -299,6 +299,7 @@ def export(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> bo
     text = Folder(os.path.dirname(source)).read(os.path.basename(source))
     if text is None:
         raise NotFound(f"there is no file {source}")
+    merges.refuse(os.path.basename(source), text)
     folder, name = Folder(os.path.dirname(target)), os.path.basename(target)
     source_file = f"{os.path.basename(os.path.dirname(source))}/{os.path.basename(source)}"
     with folder.write_lock():
@@ -313,7 +314,9 @@ def export(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> bo
 
 
 def _text(edit: Transaction) -> str:
-    return _existing(edit.read(MAILBOX))
+    text = _existing(edit.read(MAILBOX))
+    merges.refuse(MAILBOX, text)
+    return text
 
 
 def _mailbox(folder: SessionLike) -> tuple[Session, Mailbox]:

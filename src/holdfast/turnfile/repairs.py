@@ -3,7 +3,7 @@
 The ledger is repaired by one write, the other files by one transaction with its lock, so a file that somebody else
 holds is waited for. Guarantee: no line is lost. Cards that leave the mailbox go to MAILBOX_ARCHIVE.md; every other line
 that changed or went is kept in TIDY_LOG.md as it was, below the list of what was done. What cannot be repaired is left,
-and reported. Called by the faces.
+and reported: a file that cannot be read, or whose merge was not finished. Called by the faces.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import HoldfastError
-from holdfast.turnfile import archive, report
+from holdfast.errors import HoldfastError, Invalid, TooLarge
+from holdfast.turnfile import archive, merges, report
+from holdfast.turnfile.invariants import unmerged
 from holdfast.turnfile.ledger import Ledger, check_name
 from holdfast.turnfile.ledger.correction import corrected
 from holdfast.turnfile.ledger.rules import is_stale
 from holdfast.turnfile.locks import WaitPolicy
 from holdfast.turnfile.mail import export
-from holdfast.turnfile.mailbox import projection
+from holdfast.turnfile.mailbox import parse, projection
+from holdfast.turnfile.mailbox.cards import ids_in, numbers_of
 from holdfast.turnfile.mailbox.draft import agent_name
-from holdfast.turnfile.mailbox.repair import repair
-from holdfast.turnfile.model import MAILBOX, PROJECTION, QUESTIONS, TIDY_LOG, TURNFILE, WORKLOG, Lock, Problem
+from holdfast.turnfile.mailbox.repair import repair, repair_archive
+from holdfast.turnfile.model import ARCHIVE, MAILBOX, PROJECTION, QUESTIONS, TIDY_LOG, TURNFILE, WORKLOG, Lock, Problem
 from holdfast.turnfile.session import Session
 from holdfast.turnfile.transactions import Transaction, transact
 from holdfast.turnfile.worklog import repair_questions, repair_worklog
 
-_UNREADABLE: Final = ("unreadable", "too-large")
+_LEFT: Final = ("unreadable", "too-large", "missing", merges.RULE)  # what tidying does not repair
 _LOG_HEAD: Final = "# Tidy log\n"
 _NUL: Final = "�"  # what stands for a byte that is not text
 
@@ -51,7 +53,7 @@ class Repair(msgspec.Struct, frozen=True):
 class TidyResult(msgspec.Struct, frozen=True):
     """The result of tidying: the repairs, the files written, the revision, and the problems that are left.
 
-    Of a dry run the problems are the files that cannot be read, in which nothing is repaired.
+    Of a dry run the problems are the files in which nothing is repaired.
     """
 
     repairs: tuple[Repair, ...]
@@ -73,15 +75,17 @@ def tidy(
     repairs, gone = _corrected(session, actor, dry_run)
     written = [TURNFILE] if repairs else []
     shelf, _ = archive.shelves(session.folder)
-    used = "\n".join(archive.texts(session.folder, session.text, but=shelf))
     everyone = corrected(before)[0].turnfile.everyone
-    wanted, found = _repaired(session, _readable(session, shelf), shelf, used, everyone)
+    texts = _readable(session, before, shelf)
+    wanted, found = _repaired(session, texts, shelf, everyone)
 
     def body(edit: Transaction) -> list[Repair]:
         """Repair what is there when the files are ours; somebody else may have tidied them since."""
         now = {path: edit.read(path) for path in (*sources, TIDY_LOG)}
-        new, done = _repaired(session, now, shelf, used, edit.ledger.turnfile.everyone)
-        lost = {**gone, **{path: _lost(now[path] or "", _kept(path, new, shelf)) for path in new if path != shelf}}
+        new, done = _repaired(session, {**texts, **now}, shelf, edit.ledger.turnfile.everyone)
+        new = {path: text for path, text in new.items() if path in now}
+        done = [each for each in done if each.file in now]
+        lost = {**gone, **_lost_lines(now, new)}
         for path, text in new.items():
             edit.write(path, text)
         if repairs or done:
@@ -107,7 +111,11 @@ def tidy(
     if aged := _aged(session, after, reached, actor, lambda lock: before.line("locks", lock.id)):
         repairs += aged
         written += [TURNFILE, TIDY_LOG]
-    left = [problem for problem in report.check(session) if not dry_run or problem.rule in _UNREADABLE]
+    left = [
+        problem
+        for problem in report.check(session)
+        if not dry_run or (problem.rule in _LEFT and problem.level == "error")
+    ]
     return TidyResult(tuple(repairs), tuple(dict.fromkeys(written)), session.read().revision, tuple(left))
 
 
@@ -155,50 +163,76 @@ def _append(log: str, edit: Transaction) -> None:
     edit.write(TIDY_LOG, (edit.read(TIDY_LOG) or _LOG_HEAD) + log)
 
 
-def _readable(session: Session, shelf: str) -> dict[str, str | None]:
-    """The texts of the files to repair; a file that cannot be read is left out, and `check` reports it."""
+def _readable(session: Session, ledger: Ledger, shelf: str) -> dict[str, str | None]:
+    """The texts of the files to repair; one that cannot be read or is not merged is left out: `check` reports it."""
     texts: dict[str, str | None] = {}
-    for path in (MAILBOX, shelf, WORKLOG, QUESTIONS):
+    guarded = session.guarded(ledger)
+    for path in dict.fromkeys((MAILBOX, shelf, WORKLOG, QUESTIONS, *archive.paths(session.folder), *sorted(guarded))):
         try:
-            texts |= session.texts([path])
-        except HoldfastError:
+            text = session.text(path)
+        except (Invalid, TooLarge):
             continue
+        if unmerged(path, text or "") is None:
+            texts[path] = text
     return texts
 
 
 def _repaired(
-    session: Session, texts: dict[str, str | None], shelf: str, used: str, everyone: tuple[str, ...]
+    session: Session, texts: dict[str, str | None], shelf: str, everyone: tuple[str, ...]
 ) -> tuple[dict[str, str], list[Repair]]:
-    """The new texts of the files that need a repair, and the repairs.
-
-    `shelf` is the archive that takes cards, `used` the text of the others, whose ids stay in use.
-    """
+    """The new texts of the files that need a repair, and the repairs; `shelf` is the archive that takes cards."""
+    used = "\n".join(archive.texts(session.folder, session.archived))
     mail = texts.get(MAILBOX)
     lost = archive.lost(session.folder, mail, session.text(PROJECTION)) if mail is not None else []
     new: dict[str, str] = {}
     repairs: list[Repair] = []
     for path, text in texts.items():
-        if text is None or path not in (MAILBOX, WORKLOG, QUESTIONS):
+        if text is None or path == TIDY_LOG:
             continue
         plain = text.replace("\0", _NUL)
         done = [(plain[: plain.index(_NUL)].count("\n") + 1, "replaced NUL bytes")] if plain != text else []
         if path == MAILBOX:
-            mended = repair(plain, f"{used}\n{texts.get(shelf) or ''}", session.today(), everyone, lost)
+            mended = repair(plain, used, session.today(), everyone, lost)
             after, done = mended.text, [*done, *mended.done]
             for card in mended.archived:
                 new[shelf] = archive.with_card(new.get(shelf, texts.get(shelf)), card)
-        else:
+        elif path in (WORKLOG, QUESTIONS):
             after, notes = repair_worklog(plain) if path == WORKLOG else repair_questions(plain)
             done += notes
+        else:
+            after = new.get(path, text).replace("\0", _NUL)
         if after != text:
             new[path] = after
             repairs += [Repair(path, *note) for note in done]
-    return new, repairs
+    return new, repairs + _own_ids(session, texts, new, used)
 
 
-def _kept(path: str, new: dict[str, str], shelf: str) -> list[str]:
-    """The texts in which a line of a file may still be."""
-    return [new[path], *([new[shelf]] if path == MAILBOX and shelf in new else [])]
+def _own_ids(session: Session, texts: dict[str, str | None], new: dict[str, str], used: str) -> list[Repair]:
+    """Give the archived cards ids of their own, in the new texts of their archives; returns the repairs."""
+    now = {**texts, **new}
+    seen: dict[str, set[str]] = {}
+    for card in parse(now.get(MAILBOX) or "").cards:
+        seen.setdefault(card.id, set()).add(card.content.text.strip())
+    taken = numbers_of([*ids_in(used), *(id for text in now.values() for id in ids_in(text or "")), *seen])
+    repairs: list[Repair] = []
+    for path in archive.paths(session.folder, ARCHIVE):
+        if (text := now.get(path)) is not None:
+            mended = repair_archive(text, seen, taken, session.today())
+            repairs += [Repair(path, *note) for note in mended.done]
+            if mended.text != text:
+                new[path] = mended.text
+    return repairs
+
+
+def _lost_lines(before: dict[str, str | None], after: dict[str, str]) -> dict[str, list[str]]:
+    """The lines that changed files no longer have; a card may have gone from the mailbox to an archive."""
+    mail = [path for path in after if path == MAILBOX or path.startswith(ARCHIVE.removesuffix(".md"))]
+    groups = {" and ".join(mail): mail, **{path: [path] for path in after if path not in mail}}
+    return {
+        name: _lost("\n".join(before[path] or "" for path in paths), [after[path] for path in paths])
+        for name, paths in groups.items()
+        if paths
+    }
 
 
 def _lost(before: str, after: list[str]) -> list[str]:
@@ -229,4 +263,8 @@ def _is_stale(session: Session) -> bool:
     except HoldfastError:
         return False
     mail, projected = texts[MAILBOX], texts[PROJECTION]
-    return mail is not None and (projected is None or projection.is_stale(mail, projected))
+    return (
+        mail is not None
+        and unmerged(MAILBOX, mail) is None
+        and (projected is None or projection.is_stale(mail, projected))
+    )

@@ -5,17 +5,19 @@ Reads all files at one moment and writes nothing. Called by the faces for `turn 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
 
 import msgspec
 
 from holdfast.errors import Invalid, NotFound, TooLarge
-from holdfast.turnfile import archive, invariants, mailbox
+from holdfast.turnfile import archive, invariants, mailbox, merges
 from holdfast.turnfile.ledger import Ledger, rules
 from holdfast.turnfile.ledger.rules import lint
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.mailbox import projection
-from holdfast.turnfile.model import CHECKED, MAILBOX, PROJECTION, TURNFILE, Agent, Lock, Problem, Signal, Task
+from holdfast.turnfile.model import ARCHIVE, CHECKED, MAILBOX, PROJECTION, TURNFILE, Agent, Lock, Problem, Signal, Task
 from holdfast.turnfile.session import Session
 
 
@@ -83,14 +85,14 @@ def check(session: Session) -> list[Problem]:
     return _problems(session, *_texts(session))
 
 
-def _texts(session: Session) -> tuple[dict[str, str | None], list[Problem]]:
-    """The texts of the files at one moment, and a problem for each file that cannot be read."""
+def _texts(session: Session, paths: Sequence[str] = CHECKED) -> tuple[dict[str, str | None], list[Problem]]:
+    """The texts of some files at one moment, and a problem for each file that cannot be read."""
     try:
-        return session.texts(CHECKED), []
+        return session.texts(paths), []
     except (Invalid, TooLarge):
         texts: dict[str, str | None] = {}
         found = []
-        for path in CHECKED:
+        for path in paths:
             try:
                 texts |= session.texts([path])
             except Invalid as error:
@@ -98,6 +100,21 @@ def _texts(session: Session) -> tuple[dict[str, str | None], list[Problem]]:
             except TooLarge as error:
                 found.append(Problem(path, 1, "error", "too-large", f"{error.message}; it is not checked"))
         return texts, found
+
+
+def _others(session: Session, texts: dict[str, str | None]) -> Iterator[Problem]:
+    """The problems of the archives, and of other files that need a lock: whether they can be read, and are text."""
+    guarded: Collection[str] = ()
+    with contextlib.suppress(Invalid, NotFound):  # another rule reports it
+        guarded = session.guarded(session.ledger(texts.get(TURNFILE)))
+    archives = archive.paths(session.folder)
+    others, found = _texts(session, [*archives, *sorted({*guarded} - {*CHECKED, *archives})])
+    yield from found
+    there = {path: text for path, text in others.items() if text is not None}
+    for path, text in there.items():
+        yield from invariants.check_text(path, text)
+    cards = {path: there[path] for path in archive.paths(session.folder, ARCHIVE) if path in there}
+    yield from archive.problems(cards, texts.get(MAILBOX) or "")
 
 
 def _lock_status(session: Session, ledger: Ledger, lock: Lock) -> LockStatus:
@@ -108,7 +125,7 @@ def _lock_status(session: Session, ledger: Ledger, lock: Lock) -> LockStatus:
 
 def _problems(session: Session, texts: dict[str, str | None], unreadable: list[Problem]) -> list[Problem]:
     there = {path: text for path, text in texts.items() if text is not None}
-    missing = [*unreadable, *_missing_registry_files(session, there.get(TURNFILE))]
+    missing = [*unreadable, *_others(session, texts), *_missing_registry_files(session, there.get(TURNFILE))]
     if texts.get(TURNFILE, "") is None:
         error = session.no_ledger_error()
         missing.append(Problem(TURNFILE, 1, "error", "missing", f"{error.message}; {error.hint}"))
@@ -120,11 +137,17 @@ def _problems(session: Session, texts: dict[str, str | None], unreadable: list[P
         missing.append(Problem(PROJECTION, 1, "warning", "missing", words))
     missing += _lost(session, there.get(MAILBOX), there.get(PROJECTION))
     # A stale lock is an error of the invariants and a warning of lint: report the error alone.
-    found = [problem for problem in lint(there.get(TURNFILE, "")) if problem.rule not in ("lock-stale", "unreadable")]
+    known = ("lock-stale", "unreadable", merges.RULE)
+    found = [problem for problem in lint(there.get(TURNFILE, "")) if problem.rule not in known]
+    everyone = _everyone(session, there.get(TURNFILE))
     return sorted(
         [
             *missing,
-            *invariants.check(there, None, _everyone(session, there.get(TURNFILE))),
+            *(
+                each
+                for each in invariants.check(there, None, everyone or ())
+                if everyone is not None or each.rule not in _OF_NAMES
+            ),
             *(found if TURNFILE in there else []),
         ]
     )
@@ -138,12 +161,16 @@ def _lost(session: Session, mail: str | None, projected: str | None) -> Iterator
         yield Problem(PROJECTION, 1, "error", "only-projected", words)
 
 
-def _everyone(session: Session, text: str | None) -> tuple[str, ...]:
-    """The agents of the ledger; nobody if it cannot be read."""
+# Findings that depend on whom `all` means: unknown while the ledger cannot be read.
+_OF_NAMES: Final = ("unread-count", "oldest-unread", "snapshot-missing", "status-receivers")
+
+
+def _everyone(session: Session, text: str | None) -> tuple[str, ...] | None:
+    """The agents of the ledger; None if it cannot be read."""
     try:
         return session.ledger(text).turnfile.everyone
     except (Invalid, NotFound):  # another rule reports it
-        return ()
+        return None
 
 
 def _missing_registry_files(session: Session, text: str | None) -> Iterator[Problem]:

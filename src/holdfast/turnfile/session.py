@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from holdfast.errors import FileChanged, Invalid, NotFound, ReadOnly
-from holdfast.turnfile import files
+from holdfast.turnfile import files, merges
 from holdfast.turnfile.files import Folder, is_internal, not_full
 from holdfast.turnfile.ledger import Ledger, archived_signals, check_name, read, rules
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
@@ -168,11 +168,11 @@ class Session:
         """A name as the ledger spells it: names are compared without case."""
         return self.read().turnfile.spelled(name)
 
-    def texts(self, paths: Iterable[str]) -> dict[str, str | None]:
+    def texts(self, paths: Iterable[str], *, strict: bool = True) -> dict[str, str | None]:
         """The texts of some files as they were at one moment; None for a file that does not exist.
 
-        Files are only replaced whole, so if none was replaced during the read, no lock is needed: readers never block
-        a writer.
+        Unless `strict`, what cannot be read as text is replaced or left out. Files are only replaced whole, so if none
+        was replaced during the read, no lock is needed: readers never block a writer.
         """
         wanted = [self.normalize(path) for path in paths]
         self._need_folder()
@@ -180,19 +180,23 @@ class Session:
             if files.is_pending(self.folder):
                 break
             before = [self.folder.signature(path) for path in wanted]
-            texts = {path: self.folder.read(path) for path in wanted}
+            texts = {path: self.folder.read(path, strict=strict) for path in wanted}
             after = [self.folder.signature(path) for path in wanted]
             if before == after and not files.is_pending(self.folder):
                 return texts
         try:
             with self.write_lock():
-                return {path: self.folder.read(path) for path in wanted}
+                return {path: self.folder.read(path, strict=strict) for path in wanted}
         except ReadOnly:  # without permission to write, read what a killed writer left
-            return {path: self.folder.read(path) for path in wanted}
+            return {path: self.folder.read(path, strict=strict) for path in wanted}
 
     def text(self, path: str) -> str | None:
         """The text of a file as it is; None if it does not exist."""
         return self.texts([path])[self.normalize(path)]
+
+    def archived(self, path: str) -> str | None:
+        """The text of an archive, as far as it is text: one bad byte hides no message and frees no id."""
+        return self.texts([path], strict=False)[self.normalize(path)]
 
     def normalize(self, path: str) -> str:
         """The path as seen from this folder, in one spelling. Raises Invalid for one that leaves it."""
@@ -274,7 +278,7 @@ class Session:
                 raise file_changed(path)
         shelved = self._shelved_signals(texts.get(TURNFILE), before.get(TURNFILE))
         now = {path: self.folder.read(path) or "" for path in shelved}
-        texts = {**texts, **{path: now[path] + text for path, text in shelved.items()}}
+        texts = {**texts, **{path: texts.get(path, now[path]) + text for path, text in shelved.items()}}
         files.replace(self.folder, texts, {**before, **{path: text or None for path, text in now.items()}})
 
     def _shelved_signals(self, text: str | None, before: str | None) -> dict[str, str]:
@@ -288,7 +292,7 @@ class Session:
         left = set(self.ledger(before).turnfile.signals) - set(read(text).turnfile.signals)
         if not left:
             return {}
-        path = not_full(self.folder, SIGNAL_ARCHIVE, _FULL_ARCHIVE)
+        path = not_full(self.folder, SIGNAL_ARCHIVE, _FULL_ARCHIVE, merges.refuse)
         new = self.folder.signature(path) is None
         return {path: archived_signals(sorted(left, key=lambda one: (one.rev, one.id)), new=new)}
 

@@ -23,6 +23,7 @@ from holdfast.turnfile.ledger import yaml_edit
 from holdfast.turnfile.ledger.sections import TRANSACTION_KEY, read_sections
 from holdfast.turnfile.ledger.yaml_edit import Change, Insert, Put, Remove
 from holdfast.turnfile.ledger.yaml_tree import BOM, Node, parse
+from holdfast.turnfile.merges import WORDS, conflict
 from holdfast.turnfile.model import TURNFILE, Lock, Problem, Signal, Turnfile, next_number
 
 _REVISION: Final = re.compile(r"(#[ ]*Last modified revision:)[ ]*([0-9]{0,18})[ ]*$", re.IGNORECASE)
@@ -195,6 +196,8 @@ def read(text: str, *, part: bool = False) -> Ledger:
 
     `part`: it may be a part of one, for lint alone; its revision is then the highest one that it mentions.
     """
+    if (line := conflict(text, markdown=False)) is not None:
+        raise Invalid(f"line {line}: {WORDS}", line=line)
     tree = parse(text)
     return Ledger(text, tree, read_sections(tree, *read_header(text), part=part))
 

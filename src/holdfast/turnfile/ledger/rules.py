@@ -18,6 +18,7 @@ from holdfast.errors import Invalid
 from holdfast.turnfile import model
 from holdfast.turnfile.ledger import EVERYBODY, Ledger, read
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
+from holdfast.turnfile.merges import RULE, WORDS
 from holdfast.turnfile.model import FOLDER, TURNFILE, UNASSIGNED, Level, Lock, Problem, Task, Turnfile, next_number
 
 REGISTRY: Final = ("MAILBOX.md", "WORKLOG.md", "OPEN_QUESTIONS.md", "docs/README.md")
@@ -144,7 +145,8 @@ def lint(text: str, file: str = TURNFILE) -> list[Problem]:
         try:
             ledger = read(text, part=True)
         except Invalid:
-            return [Problem(file, error.line, "error", "unreadable", words)]
+            rule = RULE if words == WORDS else "unreadable"
+            return [Problem(file, error.line, "error", rule, words)]
         found.append(Problem(file, error.line, "error", "schema", words))
     rules = (_form, _keys, _words, _registry, _agents, _tasks, _locks, _signals)
     return sorted([*found, *(Problem(file, *breach) for rule in rules for breach in rule(ledger))])

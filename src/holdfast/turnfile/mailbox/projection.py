@@ -171,6 +171,14 @@ def with_heading(box: Mailbox, key: str) -> Mailbox:
     return box.edited([Edit(place, place, f"{lead}{_TABLES[key][0]}{2 * box.newline}")])
 
 
+def has_lost_headings(box: Mailbox) -> bool:
+    """Whether a mailbox has lost all of its headings: there is a queue above the cards, which v0 does not have."""
+    if box.sections.keys() & {"snapshot", "queue", "active"}:
+        return False
+    above = parse(box.text[: box.cards[0].start]) if box.cards else box
+    return with_heading(above, "queue") is not above
+
+
 def _same_cards(one: Mailbox, other: Mailbox) -> bool:
     texts = ([card.content.text.rstrip() for card in box.cards] for box in (one, other))
     return next(texts) == next(texts)

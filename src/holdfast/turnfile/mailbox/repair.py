@@ -1,8 +1,8 @@
 """Repair of a mailbox in disorder: sections, tables, duplicates, cards in the wrong place, order.
 
 Pure: text in, text out. The cards are the truth. An open card stays open whatever a table says, a terminal card goes to
-the archive, a copy of a card goes there too, and any other card whose id is taken gets the next id of its day, with its
-old one in the field `Formerly`. What nobody can know (a missing sender) gets a word that says so. Guarantee: `repair`
+the archive, a copy of a card goes, and any other card whose id is taken gets the next id of its day, with its old one
+in the field `Formerly`. What nobody can know (a missing sender) gets a word that says so. Guarantee: `repair`
 of a repaired mailbox changes nothing. Called by `repairs`.
 """
 
@@ -17,12 +17,12 @@ from typing import Final
 import msgspec
 
 from holdfast.turnfile.mailbox import Mailbox, gap_before, insert_card, insert_row, parse, remove_card, set_field
-from holdfast.turnfile.mailbox.cards import ID, OPEN, TERMINAL, Card, ids_in, is_known, numbers_of
+from holdfast.turnfile.mailbox.cards import ID, OPEN, TERMINAL, Card, cards_in, ids_in, is_known, numbers_of
 from holdfast.turnfile.mailbox.content import status_word
 from holdfast.turnfile.mailbox.draft import others_unchanged
 from holdfast.turnfile.mailbox.lost import Message, card_text
-from holdfast.turnfile.mailbox.markdown import Edit, Line, Table, fill, row_text, table_in
-from holdfast.turnfile.mailbox.projection import column, refresh, with_heading, with_table
+from holdfast.turnfile.mailbox.markdown import Edit, Line, Table, apply, fill, row_text, table_in
+from holdfast.turnfile.mailbox.projection import column, has_lost_headings, refresh, with_heading, with_table
 from holdfast.turnfile.mailbox.rules import CLOSED_COLUMNS, TITLES, UNIQUE_FIELDS, has_rationale, needs_paraphrase
 from holdfast.turnfile.model import PROJECTION, next_number
 
@@ -96,13 +96,33 @@ def repair(text: str, archive: str, today: str, everyone: Sequence[str] = (), lo
     return Repaired(work.box.text, tuple(work.archived), tuple(work.done))
 
 
+def repair_archive(text: str, seen: dict[str, set[str]], used: dict[str, set[int]], today: str) -> Repaired:
+    """Give each card of an archive an id of its own; a copy of another card goes.
+
+    `seen` are the cards that have an id already, by id, and `used` the numbers of each day; both grow.
+    """
+    box, done, edits = parse(text), list[tuple[int, str]](), list[Edit]()
+    for card in cards_in(text, 0, len(text)):
+        same = card.content.text.strip()
+        if same in seen.get(card.id, ()):
+            done.append((card.line, f"removed a copy of {card.id}"))
+            edits.append(Edit(gap_before(text, card.start), card.end, ""))
+        elif card.id in seen:
+            new = _free_id(card, used, today)
+            done.append((card.line, f"{card.id} is now {new}: its id was taken"))
+            edits += _renamed(box, card, new)
+            seen.setdefault(new, set())
+        seen.setdefault(card.id, set()).add(same)
+    return Repaired(apply(text, edits), (), tuple(done))
+
+
 def _cut(box: Mailbox, card: Card) -> Edit:
     return remove_card(box, card) if card in box.cards else Edit(card.start, card.end, "")
 
 
 def _headings(work: _Repair) -> None:
     """Put back a heading that was deleted, above the table or the cards that it headed."""
-    if not work.box.sections.keys() & {"active", "queue"}:
+    if not work.box.sections.keys() & {"active", "queue"} and not has_lost_headings(work.box):
         return  # v0 has neither
     for key in [key for key in TITLES if key not in work.box.sections]:
         box = work.box
@@ -185,7 +205,7 @@ def _outside(work: _Repair) -> None:
 
 
 def _copies(work: _Repair) -> None:
-    """Archive each card that another one repeats word for word."""
+    """Remove each card that repeats another one word for word."""
     seen: set[str] = set()
     copies = []
     for card in work.box.cards:
@@ -194,7 +214,8 @@ def _copies(work: _Repair) -> None:
         seen.add(text)
     for line in reversed(copies):
         card = next(card for card in work.box.cards if card.line == line)
-        work.shelve(card, f"archived the copy of {card.id}")
+        work.note(card.line, f"removed a copy of {card.id}")
+        work.edit([_cut(work.box, card)])
 
 
 def _ids(work: _Repair) -> None:
@@ -211,13 +232,18 @@ def _ids(work: _Repair) -> None:
         for card in cards:
             if card is keeps:
                 continue
-            day = _day(card, work.today)
-            number = next_number(taken.get(day, ()))
-            taken.setdefault(day, set()).add(number)
-            new = f"MSG-{day}-{number:03d}"
+            new = _free_id(card, taken, work.today)
             work.note(card.line, f"{id} is now {new}: its id was {'taken' if keeps else 'not valid'}")
             edits += _renamed(box, card, new)
     work.edit(edits)
+
+
+def _free_id(card: Card, taken: dict[str, set[int]], today: str) -> str:
+    """The next id of the day of a card; it is taken then."""
+    day = _day(card, today)
+    number = next_number(taken.get(day, ()))
+    taken.setdefault(day, set()).add(number)
+    return f"MSG-{day}-{number:03d}"
 
 
 def _day(card: Card, today: str) -> str:
@@ -263,10 +289,10 @@ def _fields(work: _Repair) -> None:
 
 
 def _route(work: _Repair, card: Card) -> None:
-    sender, receiver = card.sender or _UNKNOWN, card.receiver or _MAINTAINER
-    work.note(
-        card.line, f"{card.id} is from {sender} to {receiver}: it named no {'receiver' if card.sender else 'sender'}"
-    )
+    known = _row_route(work.box, card)
+    sender, receiver = known or (card.sender or _UNKNOWN, card.receiver or _MAINTAINER)
+    lacks = "as the queue says" if known else f"it named no {'receiver' if card.sender else 'sender'}"
+    work.note(card.line, f"{card.id} is from {sender} to {receiver}: {lacks}")
     arrow = card.dialect == "bold" or any(one.key == "from" and "->" in one.value for one in card.fields)
     if arrow:
         work.edit(set_field(work.box, card, "from", "From", f"{sender} -> {receiver}"))
@@ -274,6 +300,19 @@ def _route(work: _Repair, card: Card) -> None:
     work.edit(set_field(work.box, card, "from", "From", sender))
     card = next(one for one in work.box.cards if one.line == card.line)
     work.edit(set_field(work.box, card, "to", "To", receiver))
+
+
+def _row_route(box: Mailbox, card: Card) -> tuple[str, str] | None:
+    """Sender and receiver of a card as its row in the queue has them, if they do not contradict what it says itself."""
+    table = box.queue
+    rows = [row for row in table.rows if table.value(row, "id") == card.id] if table is not None else []
+    if table is None or not rows:
+        return None
+    row = rows[0]
+    sender, _, receiver = table.value(row, "from_to").replace("→", "->").partition("->")
+    sender, receiver = (sender or table.value(row, "from")).strip(), (receiver or table.value(row, "to")).strip()
+    said, known = ({*f"{one} {other}".casefold().split()} for one, other in (card.content.route, (sender, receiver)))
+    return (sender, receiver) if sender and receiver and said <= known else None
 
 
 def _status(card: Card) -> str:

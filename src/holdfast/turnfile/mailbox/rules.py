@@ -32,6 +32,7 @@ from holdfast.turnfile.mailbox.projection import (
     NOTHING,
     Inbox,
     drifted,
+    has_lost_headings,
     inboxes,
     is_as_written,
     is_open,
@@ -56,12 +57,13 @@ _DENSE: Final = re.compile(r"[ \t]*(?:`{3,}|~{3,})[ \t]*dense\b", re.IGNORECASE)
 
 def breaches(box: Mailbox, everyone: Sequence[str] = ()) -> Iterator[Breach]:
     """The problems of a mailbox; `everyone` is whom `all` means."""
-    if not box.sections and not box.cards:
+    if not box.sections and not box.cards and not has_lost_headings(box):
         message = "this is not a mailbox: it has no section Active Messages and no card"
         yield 1, "error", "no-sections", f"{message}; turnfile.tidy(session, actor) adds the sections"
     for heading in box.repeated:
         yield heading.number, "error", "section-twice", f"{heading.text.strip('# ')} is a section for the second time"
-    for key, title in TITLES.items() if box.sections.keys() & {"active", "queue"} else ():  # v0 has neither
+    headed = box.sections.keys() & {"active", "queue"} or has_lost_headings(box)
+    for key, title in TITLES.items() if headed else ():  # v0 has neither
         if key not in box.sections:
             yield 1, "error", "section-missing", f"{title} is missing; turnfile.tidy(session, actor) brings it back"
     yield from _ids(box)

@@ -228,7 +228,7 @@ def check(session: Session, given: dict[str, Any]) -> int:
     except (NotFound, Invalid) as error:
         session.out.error(error)
         return FATAL
-    fatal = any(p.file == TURNFILE and p.rule in ("missing", "unreadable") for p in problems)
+    fatal = any(p.file == TURNFILE and p.rule in ("missing", "unreadable", "conflict") for p in problems)
     return _report(session, problems, fatal)
 
 
@@ -277,7 +277,7 @@ def lint(session: Session, given: dict[str, Any]) -> int:
         session.out.error(error)
         return FATAL
     problems = turnfile.lint(text, name)
-    return _report(session, problems, any(problem.rule == "unreadable" for problem in problems))
+    return _report(session, problems, any(problem.rule in ("unreadable", "conflict") for problem in problems))
 
 
 def _report(session: Session, problems: Sequence[turnfile.Problem], fatal: bool) -> int:
