@@ -160,8 +160,7 @@ class Plan(msgspec.Struct, frozen=True):
     hints: dict[str, Any]  # types of the arguments, but for `extra`
     decode: Callable[[bytes], Any]  # a body as a struct of the arguments, each of which may be unset
     values: frozenset[str]  # arguments that take any value
-    lists: frozenset[str]  # arguments that may be given several times in a query
-    commas: bool  # or once, with commas between: it is a read, and its arguments are filters
+    lists: frozenset[str]  # arguments that may be given several times in a query, or once with commas between
     required: frozenset[str]
     extra: str | None  # the argument that collects all other names (`**fields`)
     aliases: tuple[Alias, ...]
@@ -185,7 +184,6 @@ def plan_of(name: str) -> Plan:
         decode=msgspec.json.Decoder(body).decode,
         values=frozenset(name for name, hint in hints.items() if is_free(hint)),
         lists=frozenset(name for name, hint in hints.items() if any(map(_is_list, (hint, *get_args(hint))))),
-        commas=op.kind == "read",
         required=frozenset(each.name for each in parameters if each.default is each.empty and each.name != extra),
         extra=extra,
         aliases=op.route.aliases,
@@ -327,7 +325,7 @@ def _from_query(plan: Plan, query: bytes) -> dict[str, Any]:
         raise errors.Invalid(f"the query cannot be read: {error}") from error
     for name, value in pairs:
         if name in plan.lists:
-            found.setdefault(name, []).extend(value.split(",") if plan.commas else [value])
+            found.setdefault(name, []).extend(value.split(","))
         elif name in found:
             raise errors.Invalid(f"duplicate argument {name}")
         else:

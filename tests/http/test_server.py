@@ -19,6 +19,8 @@ import holdfast
 from holdfast import errors
 from holdfast.faces.http.auth import MAX_BODY, Tokens
 from holdfast.faces.http.listener import Settings
+from holdfast.operation import REGISTRY
+from holdfast.wire import plan_of
 from tests.http.inside import serving
 from tests.http.running import PATIENCE, Running, code_of, command
 
@@ -469,8 +471,19 @@ def test_filters_of_stashes_trails_links_and_items_take_commas_and_null(server: 
         assert code_of(server.call("GET", f"/api/{wrong}"))[0] == 400, wrong
 
 
+def test_t10_the_page_names_the_arguments_that_take_several_values_with_commas_between() -> None:
+    page = " ".join(Path("docs/http.md").read_text().split())
+    (said,) = re.findall(r"In a query, ([^.]*?) take several values, with commas between", page)
+    served = [op for op in REGISTRY.values() if (op.route.http or "").startswith(("GET ", "DELETE "))]
+    lists = {name for op in served for name in plan_of(op.name).lists}
+    assert {*re.findall("`([a-z_]+)`", said)} == lists - {"id"}  # which is a pair of a run and a cell, or of a trail
+
+
 def test_t10_a_delete_of_tags_answers_with_the_task_and_a_template_used_with_201(server: Running) -> None:
     id = server.call("POST", "/api/tasks", json={"title": "task", "tags": ["a", "b"]}).json()["id"]
+    server.call("POST", f"/api/tasks/{id}/tags", json={"tags": ["c", "d", "e", "f,g"]})
+    for query in ("tags=c,d", "tags=e&tags=e", 'args={"tags":["f,g"]}'):
+        server.call("DELETE", f"/api/tasks/{id}/tags?{query}")
     gone = server.call("DELETE", f"/api/tasks/{id}/tags?tags=b")
     assert (gone.status_code, gone.json()["tags"], gone.json()["id"]) == (200, ["a"], id)
     server.call("PUT", "/api/templates/release", json={"tree": {"title": "Release"}})

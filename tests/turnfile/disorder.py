@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from holdfast.turnfile.damage import conflict
 from holdfast.turnfile.mailbox import parse
-from holdfast.turnfile.merges import conflict
 from holdfast.turnfile.model import ARCHIVE, CLOSED, MAILBOX, QUESTIONS, SIGNAL_ARCHIVE, TURNFILE, WORKLOG
 from tests.turnfile.mailboxes import BOLD, MIXED, PLAIN, SAMPLES, TABLE
 from tests.turnfile.mailboxes import QUESTIONS as SOME_QUESTIONS

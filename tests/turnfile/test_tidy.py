@@ -410,6 +410,19 @@ def test_f10_a_card_that_lost_its_arrow_keeps_the_receiver_that_the_queue_names(
     assert path.read_text() == before
 
 
+def test_f10_a_write_warns_of_what_is_wrong_in_the_ledger(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    for _ in range(3):
+        Mail(session, "bob").send("ada", "one")
+    revision = session.read().revision
+    path = Path(session.folder.path, TURNFILE)
+    path.write_text(path.read_text().replace(f"revision: {revision}", "revision: 2"))
+    sent = Mail(session, "bob").send("ada", "two").completion
+    assert [(each.file, each.rule) for each in sent.warnings] == [(TURNFILE, "disorder")]
+    turnfile.tidy(session, "ada")
+    assert Mail(session, "bob").send("ada", "three").completion.warnings == ()
+
+
 def test_f10_a_missing_mailbox_is_not_called_in_order_by_a_dry_run(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     Path(session.folder.path, MAILBOX).unlink()

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.errors import Invalid
-from holdfast.turnfile import merges
+from holdfast.turnfile import damage
 from holdfast.turnfile.files import Folder, not_full, numbered
 from holdfast.turnfile.mailbox import parse
 from holdfast.turnfile.mailbox.cards import Card, cards_in
@@ -33,7 +33,7 @@ Read = Callable[[str], str | None]
 
 def shelves(folder: Folder) -> tuple[str, str]:
     """The archives to add to: that of the cards, and that of the rows."""
-    return not_full(folder, ARCHIVE, _FULL, merges.refuse), not_full(folder, CLOSED, _FULL, merges.refuse)
+    return not_full(folder, ARCHIVE, _FULL, damage.refuse), not_full(folder, CLOSED, _FULL, damage.refuse)
 
 
 def paths(folder: Folder, *firsts: str) -> list[str]:
@@ -78,7 +78,7 @@ def find_card(folder: Folder, read: Read, id: str) -> Card | None:
 
 def problems(texts: Mapping[str, str], mailbox: str) -> Iterator[Problem]:
     """The cards of archives, by their paths in order, whose id a card of the mailbox or of an archive has already."""
-    seen = {} if merges.conflict(mailbox) else {card.id: f"{MAILBOX}:{card.line}" for card in parse(mailbox).cards}
+    seen = {} if damage.conflict(mailbox) else {card.id: f"{MAILBOX}:{card.line}" for card in parse(mailbox).cards}
     for path, text in texts.items():
         for line, id in _cards(text):
             if id in seen:
@@ -88,7 +88,7 @@ def problems(texts: Mapping[str, str], mailbox: str) -> Iterator[Problem]:
 
 def _cards(text: str) -> Iterator[tuple[int, str]]:
     """Line and id of each archived card; none where an unfinished merge leaves both versions of some."""
-    if merges.conflict(text) is None:
+    if damage.conflict(text) is None:
         yield from ((card.line, card.id) for card in cards_in(text, 0, len(text)))
 
 

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from holdfast.errors import Invalid
-from holdfast.turnfile import merges
+from holdfast.turnfile import damage
+from holdfast.turnfile.damage import unmerged
 from holdfast.turnfile.mailbox import parse, projection
 from holdfast.turnfile.mailbox.cards import fold
 from holdfast.turnfile.mailbox.lost import Message
 from holdfast.turnfile.mailbox.projection import NOTHING
 from holdfast.turnfile.mailbox.rules import Breach, breaches, illegal_changes
-from holdfast.turnfile.model import ARCHIVE, CLOSED, MAILBOX, PROJECTION, SIGNAL_ARCHIVE, Problem
+from holdfast.turnfile.model import MAILBOX, PROJECTION, Problem
 from holdfast.turnfile.worklog import STATES, StatusLine, Worklog, idle_workers, parse_questions, parse_worklog
 
 
@@ -42,7 +43,7 @@ def check(
     for path, text in texts.items():
         checks = _RULES.get(posixpath.basename(path))
         if checks is not None:
-            found += check_text(path, text)
+            found += damage.problems(path, text)
             if unmerged(path, text):
                 continue  # which of two versions of a line counts is not known
             found += _problems(path, checks(text) if checks is not _mailbox else _mailbox(text, everyone))
@@ -59,34 +60,12 @@ def check(
     return sorted(found)
 
 
-def check_text(path: str, text: str) -> list[Problem]:
-    """What no text of a session may have: NUL bytes, and the conflict markers of an unfinished merge."""
-    found = [*_nul_bytes(text)]
-    if (line := unmerged(path, text)) is not None:
-        found.append((line, "error", merges.RULE, merges.WORDS))
-    return _problems(path, iter(found))
-
-
-def unmerged(path: str, text: str) -> int | None:
-    """The line of the first conflict marker of a file of the session, or None; others are not looked at."""
-    name = posixpath.basename(path)
-    if name not in _RULES and not _ARCHIVE.fullmatch(name):
-        return None
-    return merges.conflict(text, markdown=name.endswith(".md"))
-
-
 def _problems(path: str, breaches: Iterator[Breach]) -> list[Problem]:
     return [Problem(path, *breach) for breach in breaches]
 
 
 def _mailbox(text: str, everyone: Sequence[str] = ()) -> Iterator[Breach]:
     return breaches(parse(text), everyone)
-
-
-def _nul_bytes(text: str) -> Iterator[Breach]:
-    for number, line in enumerate(text.split("\n") if "\0" in text else (), 1):
-        if "\0" in line:
-            yield number, "error", "nul", "there is a NUL byte in this line; it is not text"
 
 
 def _worklog(text: str) -> Iterator[Breach]:
@@ -169,9 +148,6 @@ def _turnfile(text: str) -> Iterator[Breach]:
             yield ledger.line("locks", lock.id), "error", "lock-stale", message
 
 
-_ARCHIVE: Final = re.compile(
-    "|".join(name.replace(".", r"(?:_[0-9]+)?\.") for name in (ARCHIVE, CLOSED, SIGNAL_ARCHIVE))
-)
 _RULES: Final[dict[str, Callable[[str], Iterator[Breach]]]] = {
     "MAILBOX.md": _mailbox,
     "WORKLOG.md": _worklog,
@@ -196,8 +172,7 @@ def validate_edits(
     """
     changed = {path: text for path, text in edits.items() if text != texts.get(path)}
     for path, text in changed.items():
-        if unmerged(path, text):
-            merges.refuse(path, text)
+        damage.refuse(path, text)
     there = {path: text for path, text in texts.items() if text is not None}
     problems = check(changed, there, everyone, lost)
     broken = [problem for problem in problems if problem.level == "error"]
@@ -210,7 +185,7 @@ def validate_edits(
             raise _refusal(f"the edit would break {worse[0].file}", worse, hint)
     if MAILBOX in changed:
         changed[PROJECTION] = render_projection(changed[MAILBOX], texts.get(PROJECTION), workspace, timestamp, lost)
-    return changed, [*(problem for problem in problems if problem.level == "warning"), *_disorder(broken)]
+    return changed, [*(problem for problem in problems if problem.level == "warning"), *disorder(broken)]
 
 
 _WHOLE: Final = ("id-order", "nul")  # findings that are counted for the whole file, not for one message or name
@@ -229,7 +204,7 @@ def _exceeds(known: Counter[tuple[str, str, str]], problem: Problem) -> bool:
     return known[_identity(problem)] < 0
 
 
-def _disorder(broken: list[Problem]) -> Iterator[Problem]:
+def disorder(broken: list[Problem]) -> Iterator[Problem]:
     """A warning for each file that stays in disorder."""
     for path, count in Counter(problem.file for problem in broken).items():
         first = next(problem for problem in broken if problem.file == path)

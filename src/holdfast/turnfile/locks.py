@@ -20,10 +20,11 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import Held, Invalid, NotFound, NotHolder
-from holdfast.turnfile import archive, mailbox, merges
+from holdfast.turnfile import archive, damage, mailbox
+from holdfast.turnfile.damage import unmerged
 from holdfast.turnfile.escalation import escalate_lock, held_error
 from holdfast.turnfile.files import reach
-from holdfast.turnfile.invariants import check, render_projection, unmerged
+from holdfast.turnfile.invariants import check, render_projection
 from holdfast.turnfile.ledger import Ledger, check_name, new_names, rules, suggestion, unknown_names
 from holdfast.turnfile.mailbox import draft, projection
 from holdfast.turnfile.mailbox.draft import agent_name
@@ -459,7 +460,7 @@ def _read(session: Session, lock: Lock, workspace: str) -> tuple[dict[str, str |
     """The worklog and the files that the lock covers; an unreadable file only prevents its own repair."""
     try:
         now = {WORKLOG: session.folder.read(WORKLOG)}
-        merges.refuse(WORKLOG, now[WORKLOG] or "")
+        damage.refuse(WORKLOG, now[WORKLOG] or "")
     except Invalid as error:
         hint = f"an override is logged in {WORKLOG}: repair it first, or move it away"
         raise Invalid(error.message, hint=hint, path=WORKLOG) from error
@@ -470,7 +471,7 @@ def _read(session: Session, lock: Lock, workspace: str) -> tuple[dict[str, str |
         try:
             text = session.folder.read(path)
             if (line := unmerged(path, text or "")) is not None:
-                unread.append(Problem(path, line, "error", merges.RULE, merges.WORDS))
+                unread.append(Problem(path, line, "error", damage.CONFLICT, damage.WORDS))
             else:
                 now[path] = text
         except Invalid as error:

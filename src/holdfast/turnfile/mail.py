@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from holdfast.errors import Invalid, MessageNotFound, NotFound
-from holdfast.turnfile import archive, files, merges
+from holdfast.turnfile import archive, damage, files
 from holdfast.turnfile.files import Folder
 from holdfast.turnfile.ledger import Ledger, unknown_names
 from holdfast.turnfile.locks import WaitPolicy
@@ -299,7 +299,7 @@ def export(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> bo
     text = Folder(os.path.dirname(source)).read(os.path.basename(source))
     if text is None:
         raise NotFound(f"there is no file {source}")
-    merges.refuse(os.path.basename(source), text)
+    damage.refuse(os.path.basename(source), text)
     folder, name = Folder(os.path.dirname(target)), os.path.basename(target)
     source_file = f"{os.path.basename(os.path.dirname(source))}/{os.path.basename(source)}"
     with folder.write_lock():
@@ -315,7 +315,7 @@ def export(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> bo
 
 def _text(edit: Transaction) -> str:
     text = _existing(edit.read(MAILBOX))
-    merges.refuse(MAILBOX, text)
+    damage.refuse(MAILBOX, text)
     return text
 
 

@@ -18,8 +18,8 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import HoldfastError, Invalid, TooLarge
-from holdfast.turnfile import archive, merges, report
-from holdfast.turnfile.invariants import unmerged
+from holdfast.turnfile import archive, damage, report
+from holdfast.turnfile.damage import unmerged
 from holdfast.turnfile.ledger import Ledger, check_name
 from holdfast.turnfile.ledger.correction import corrected
 from holdfast.turnfile.ledger.rules import is_stale
@@ -34,7 +34,7 @@ from holdfast.turnfile.session import Session
 from holdfast.turnfile.transactions import Transaction, transact
 from holdfast.turnfile.worklog import repair_questions, repair_worklog
 
-_LEFT: Final = ("unreadable", "too-large", "missing", merges.RULE)  # what tidying does not repair
+_LEFT: Final = ("unreadable", "too-large", "missing", damage.CONFLICT)  # what tidying does not repair
 _LOG_HEAD: Final = "# Tidy log\n"
 _NUL: Final = "�"  # what stands for a byte that is not text
 

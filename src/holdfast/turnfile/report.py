@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import Invalid, NotFound, TooLarge
-from holdfast.turnfile import archive, invariants, mailbox, merges
+from holdfast.turnfile import archive, damage, invariants, mailbox
 from holdfast.turnfile.ledger import Ledger, rules
 from holdfast.turnfile.ledger.rules import lint
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
@@ -112,7 +112,7 @@ def _others(session: Session, texts: dict[str, str | None]) -> Iterator[Problem]
     yield from found
     there = {path: text for path, text in others.items() if text is not None}
     for path, text in there.items():
-        yield from invariants.check_text(path, text)
+        yield from damage.problems(path, text)
     cards = {path: there[path] for path in archive.paths(session.folder, ARCHIVE) if path in there}
     yield from archive.problems(cards, texts.get(MAILBOX) or "")
 
@@ -137,7 +137,7 @@ def _problems(session: Session, texts: dict[str, str | None], unreadable: list[P
         missing.append(Problem(PROJECTION, 1, "warning", "missing", words))
     missing += _lost(session, there.get(MAILBOX), there.get(PROJECTION))
     # A stale lock is an error of the invariants and a warning of lint: report the error alone.
-    known = ("lock-stale", "unreadable", merges.RULE)
+    known = ("lock-stale", "unreadable", damage.CONFLICT)
     found = [problem for problem in lint(there.get(TURNFILE, "")) if problem.rule not in known]
     everyone = _everyone(session, there.get(TURNFILE))
     return sorted(

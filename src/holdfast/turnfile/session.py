@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from holdfast.errors import FileChanged, Invalid, NotFound, ReadOnly
-from holdfast.turnfile import files, merges
+from holdfast.turnfile import damage, files
 from holdfast.turnfile.files import Folder, is_internal, not_full
 from holdfast.turnfile.ledger import Ledger, archived_signals, check_name, read, rules
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
@@ -292,7 +292,7 @@ class Session:
         left = set(self.ledger(before).turnfile.signals) - set(read(text).turnfile.signals)
         if not left:
             return {}
-        path = not_full(self.folder, SIGNAL_ARCHIVE, _FULL_ARCHIVE, merges.refuse)
+        path = not_full(self.folder, SIGNAL_ARCHIVE, _FULL_ARCHIVE, damage.refuse)
         new = self.folder.signature(path) is None
         return {path: archived_signals(sorted(left, key=lambda one: (one.rev, one.id)), new=new)}
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from holdfast.errors import Exists, Invalid
-from holdfast.turnfile import ledger, merges
+from holdfast.turnfile import damage, ledger
 from holdfast.turnfile.invariants import render_projection
 from holdfast.turnfile.ledger import Ledger, check_name
 from holdfast.turnfile.ledger.yaml_edit import Change, Put
@@ -193,7 +193,7 @@ def restore(session: Session) -> list[str]:
         maintainer = turnfile.maintainer.id or "maintainer"
         texts = template_texts(session, turnfile.project, agents, maintainer)
         if (mailbox := session.folder.read(MAILBOX)) is not None:
-            merges.refuse(MAILBOX, mailbox)
+            damage.refuse(MAILBOX, mailbox)
             workspace = session.workspace(session.fresh())
             texts[PROJECTION] = render_projection(mailbox, None, workspace, session.timestamp())
         gone = {path: text for path, text in texts.items() if session.folder.signature(path) is None}

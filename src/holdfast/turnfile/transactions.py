@@ -19,7 +19,7 @@ from holdfast.errors import FileChanged, Held, HoldfastError, Invalid, NotHolder
 from holdfast.turnfile import archive
 from holdfast.turnfile.escalation import escalate_edit
 from holdfast.turnfile.files import reach
-from holdfast.turnfile.invariants import validate_edits
+from holdfast.turnfile.invariants import disorder, validate_edits
 from holdfast.turnfile.ledger import Ledger, rules
 from holdfast.turnfile.locks import LockRequest, WaitPolicy, acquire, get_own_lock, lock_request, renewed, verify
 from holdfast.turnfile.model import (
@@ -132,7 +132,9 @@ class Transaction:
         changed = tuple(path for path in texts if path not in (TURNFILE, PROJECTION))
         revision = ledger.revision + (TURNFILE in texts)
         lock_id = lock.id if lock is not None else None
-        found = (*self.request.warnings, *warnings)
+        ailing = rules.lint(ledger.text) if after is not ledger else []
+        wrong = [problem for problem in ailing if problem.level == "error"]
+        found = (*self.request.warnings, *warnings, *disorder(wrong))
         self.completion = Completion(lock_id, changed, revision, signal, found, result)
         return self.completion
 

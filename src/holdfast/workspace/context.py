@@ -165,6 +165,7 @@ def _check_fence(tx: Tx, fence: Fence) -> None:
     meant = [target for target, current in held if current == token] or [target for target, _ in held]
     known = meant or [target for target in targets if newest_version(tx, *target.key)]
     if not known:
+        _refuse_item(tx, targets, token)
         shown = name if isinstance(name, str) else f"{name[0] or ''}/{name[1]}"
         raise errors.Fenced(
             f"there is no lock {shown!r}",
@@ -184,6 +185,18 @@ def _item_holder(tx: Tx, targets: Sequence[Target], token: int) -> str | None:
         from holdfast.domains.stashes import queue_rows
 
     return queue_rows.holder_of_item(tx, targets[-1].name, token)
+
+
+def _refuse_item(tx: Tx, targets: Sequence[Target], token: int) -> None:
+    """Raise Fenced if the fence names a queue, no item of which is taken with this token."""
+    name = targets[-1].name if targets and targets[-1].kind == "stash-lock" else ""
+    queue = tx.one("SELECT name FROM stashes WHERE id = ? AND type = 'queue'", (name,))
+    if queue is not None:
+        raise errors.Fenced(
+            f"no item of the queue {queue[0]!r} is taken with the token {token}",
+            hint="the item was acknowledged or given back, or its lease has ended: take one again",
+            current=None,
+        )
 
 
 def _check_holder(tx: Tx, target: Target, holder: str) -> None:

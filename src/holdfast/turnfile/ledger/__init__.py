@@ -19,11 +19,11 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import Invalid, NotFound
+from holdfast.turnfile.damage import WORDS, conflict
 from holdfast.turnfile.ledger import yaml_edit
 from holdfast.turnfile.ledger.sections import TRANSACTION_KEY, read_sections
 from holdfast.turnfile.ledger.yaml_edit import Change, Insert, Put, Remove
 from holdfast.turnfile.ledger.yaml_tree import BOM, Node, parse
-from holdfast.turnfile.merges import WORDS, conflict
 from holdfast.turnfile.model import TURNFILE, Lock, Problem, Signal, Turnfile, next_number
 
 _REVISION: Final = re.compile(r"(#[ ]*Last modified revision:)[ ]*([0-9]{0,18})[ ]*$", re.IGNORECASE)

@@ -16,9 +16,9 @@ from typing import Final, get_args
 
 from holdfast.errors import Invalid
 from holdfast.turnfile import model
+from holdfast.turnfile.damage import CONFLICT, WORDS
 from holdfast.turnfile.ledger import EVERYBODY, Ledger, read
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
-from holdfast.turnfile.merges import RULE, WORDS
 from holdfast.turnfile.model import FOLDER, TURNFILE, UNASSIGNED, Level, Lock, Problem, Task, Turnfile, next_number
 
 REGISTRY: Final = ("MAILBOX.md", "WORKLOG.md", "OPEN_QUESTIONS.md", "docs/README.md")
@@ -145,7 +145,7 @@ def lint(text: str, file: str = TURNFILE) -> list[Problem]:
         try:
             ledger = read(text, part=True)
         except Invalid:
-            rule = RULE if words == WORDS else "unreadable"
+            rule = CONFLICT if words == WORDS else "unreadable"
             return [Problem(file, error.line, "error", rule, words)]
         found.append(Problem(file, error.line, "error", "schema", words))
     rules = (_form, _keys, _words, _registry, _agents, _tasks, _locks, _signals)
