@@ -321,6 +321,8 @@ def _from_query(plan: Plan, query: bytes) -> dict[str, Any]:
     found: dict[str, Any] = {}
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=1000)
+    except UnicodeError as error:
+        raise errors.Invalid("the query is not UTF-8", hint="percent-encode the bytes of its UTF-8 form") from error
     except ValueError as error:
         raise errors.Invalid(f"the query cannot be read: {error}") from error
     for name, value in pairs:

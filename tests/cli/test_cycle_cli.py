@@ -298,6 +298,23 @@ def test_p5_a_phase_without_an_output_on_which_another_began_is_reported(cli: Cl
     assert cli("cycle", "validate", "-", stdin=json.dumps(document)).code == 1
 
 
+def test_p5_a_file_that_holds_no_document_is_named(cli: Cli, project: Path) -> None:
+    document = json.dumps(msgspec.to_builtins(cycle(plan=PLAN | {"output": {"steps": 1}})))
+    for name, content, told in (
+        ("marked.json", b"\xef\xbb\xbf" + document.encode(), ""),
+        ("empty.json", b"\n", "empty.json is not JSON: it is empty"),
+        ("broken.json", document.encode()[:-9], "broken.json is not JSON"),
+        ("twice.json", b'{"a": 1, "a": 2}', "twice.json is not JSON: duplicate key"),
+        ("bytes.json", b"\xff", "bytes.json is not UTF-8"),
+        (".", None, ". cannot be read: Is a directory"),
+        ("nowhere.json", None, "nowhere.json cannot be read: No such file"),
+    ):
+        if content is not None:
+            (project / name).write_bytes(content)
+        found = cli("cycle", "validate", name)
+        assert (found.code, told in found.err, "shell" in found.err) == (2 if told else 0, True, False), found.err
+
+
 def test_p8_cycles_of_other_prefixes_come_in_by_a_mapping(made: Cli, project: Path) -> None:
     there = project / "theirs"
     there.mkdir()

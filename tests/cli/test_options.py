@@ -48,7 +48,7 @@ def test_every_option_reaches_its_argument(name: str) -> None:
     types = argument_types(op)
     collects = {each.name for each in parameters(op) if each.kind is each.VAR_KEYWORD}
     for argument in (each for each in COMMANDS[name].arguments if each.name in types):
-        given = parse(
+        given, _ = parse(
             [msgspec.structs.replace(argument, word=False, required=False)], _line(argument), op.command or ""
         )
         session: Any = Here()

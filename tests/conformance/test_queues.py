@@ -255,6 +255,16 @@ def test_s4_a_queue_takes_part_in_transactions_keys_and_fences(world: World) -> 
     assert ws.queues.size(jobs) == QueueSize(0, 0, 0, 0)
 
 
+def test_s4_a_fence_by_a_queue_with_a_token_of_no_item_says_so(world: World) -> None:
+    ws = world.open("a")
+    jobs = queue(ws, 1)
+    item = taken(ws, jobs)
+    assert item.token is not None
+    token = item.token + 1
+    refusal = refused(ws, errors.Fenced, lambda: ws.using(fence=(jobs, token)).cells.set("run", "x", 1))
+    assert refusal.message == f"no item of the queue 'jobs' is taken with the token {token}"
+
+
 def test_s4_c15_an_item_that_is_taken_is_a_fence_for_any_write_of_its_holder(world: World) -> None:
     ws, other = world.open("a"), world.open("b")
     trail = ws.trails.create("trail").id

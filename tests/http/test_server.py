@@ -479,6 +479,12 @@ def test_t10_the_page_names_the_arguments_that_take_several_values_with_commas_b
     assert {*re.findall("`([a-z_]+)`", said)} == lists - {"id"}  # which is a pair of a run and a cell, or of a trail
 
 
+def test_t10_a_query_that_is_not_utf_8_is_refused_in_those_words(server: Running) -> None:
+    refused = server.call("GET", "/api/tasks?tag=%ff")
+    assert (refused.status_code, refused.json()["error"]) == (400, "the query is not UTF-8")
+    assert refused.json()["hint"]
+
+
 def test_t10_a_delete_of_tags_answers_with_the_task_and_a_template_used_with_201(server: Running) -> None:
     id = server.call("POST", "/api/tasks", json={"title": "task", "tags": ["a", "b"]}).json()["id"]
     server.call("POST", f"/api/tasks/{id}/tags", json={"tags": ["c", "d", "e", "f,g"]})

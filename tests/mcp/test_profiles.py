@@ -48,13 +48,19 @@ async def test_the_list_of_core_tools_has_less_than_3000_tokens(
     assert tokens["core"] < 3000
     assert sizes["core"] <= 12_000
     assert len(tools_of("core")) <= 14
-    document = (ROOT / "docs" / "mcp.md").read_text()
-    assert f"{sizes['core']:,} bytes" in document
-    assert f"{tokens['core']:,} tokens" in document
-    told = re.search(r"some (\d+) tools, about ([\d,]+)\s+tokens", document)
-    assert told is not None
-    for figure, real in ((told[1], len(tools_of("all"))), (told[2].replace(",", ""), tokens["all"])):
-        assert 0.85 < int(figure) / real < 1.15, (figure, real)
+    pages = {
+        path.name: " ".join(path.read_text().split()) for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+    }
+    stated = {name: re.findall(r"\b(2,\d{3}) tokens", page) for name, page in pages.items()}
+    stated = {name: figures for name, figures in stated.items() if figures}
+    assert {"README.md", "mcp.md", "benchmarks.md", "compare.md"} <= stated.keys()
+    wrong = {name: figures for name, figures in stated.items() if {*figures} != {f"{tokens['core']:,}"}}
+    assert wrong == {}, f"the list of tools has {tokens['core']:,} tokens"
+    for name in ("mcp.md", "benchmarks.md"):
+        assert f"{sizes['core']:,} bytes" in pages[name], name
+    for name, words in (("README.md", "13 MCP tools in"), ("mcp.md", "13 tools and")):
+        assert words.replace("13", str(len(tools_of("core")))) in pages[name], name
+    assert f"{len(tools_of('all'))} tools, about {round(tokens['all'], -2):,} tokens" in pages["mcp.md"]
 
 
 @pytest.mark.parametrize("profile", ["core", "all"])

@@ -423,6 +423,40 @@ def test_f10_a_write_warns_of_what_is_wrong_in_the_ledger(tmp_path: Path) -> Non
     assert Mail(session, "bob").send("ada", "three").completion.warnings == ()
 
 
+def test_f10_the_id_of_a_card_that_was_renamed_by_hand_is_given_to_no_other(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    for subject in ("one", "two"):
+        Mail(session, "ada").send("bob", subject)
+    path = Path(session.folder.path, MAILBOX)
+    path.write_text(path.read_text().replace("### MSG-20260612-002", "### MSG-20261231-999"))
+    turnfile.tidy(session, "ada")
+    assert turnfile.check(session) == []
+    assert "**Formerly:** MSG-20260612-002" in path.read_text()
+    assert Mail(session, "ada").send("bob", "three").id == "MSG-20260612-003"
+    Mail(session, "ada").close("MSG-20260612-003")
+    Mail(session, "ada").close("MSG-20261231-999")
+    assert Mail(session, "ada").send("bob", "four").id == "MSG-20260612-004"
+
+
+def test_f10_a_message_that_cannot_be_addressed_says_why_and_names_tidy(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    id = Mail(session, "ada").send("bob", "one").id
+    path = Path(session.folder.path, MAILBOX)
+    before = path.read_text()
+    card = before[before.index(f"### {id}") : before.index("## Closed Summary")]
+    for text, told in (
+        (before.replace(card, "") + f"\n{card}", "outside the section Active Messages"),
+        (before.replace(f"### {id}", "### MSG-2026"), "no card has this heading"),
+        (before.replace("**Status:** unread\n", ""), "without a status"),
+    ):
+        path.write_text(text)
+        with pytest.raises((errors.MessageNotFound, errors.InvalidTransition), match=told) as refused:
+            Mail(session, "bob").ack(id)
+        assert "turnfile.tidy(session, actor)" in refused.value.hint
+        turnfile.tidy(session, "ada")
+        assert turnfile.check(session) == []
+
+
 def test_f10_a_missing_mailbox_is_not_called_in_order_by_a_dry_run(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     Path(session.folder.path, MAILBOX).unlink()

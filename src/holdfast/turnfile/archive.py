@@ -62,6 +62,15 @@ def lost(folder: Folder, mailbox: str | None, projected: str | None) -> list[Mes
     return [each for each in found if each.get("id") not in archived and {**each, "id": None} not in there]
 
 
+def renamed(mailbox: str, projected: str | None) -> dict[str, str]:
+    """The messages that the projection has under another id, by the id that their cards have now."""
+    box = parse(mailbox)
+    found = lost_messages(projected, box) if projected is not None else []
+    old = {repr({**each, "id": None}): str(each.get("id")) for each in found}
+    cards = ((card.id, old.get(repr({**message(card), "id": None}))) for card in box.cards) if old else ()
+    return {id: formerly for id, formerly in cards if formerly is not None}
+
+
 def find_card(folder: Folder, read: Read, id: str) -> Card | None:
     """The archived card of an id, or None. Raises Invalid if several archived cards have it."""
     found: dict[str, tuple[str, Card]] = {}

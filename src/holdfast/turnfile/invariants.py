@@ -208,7 +208,8 @@ def disorder(broken: list[Problem]) -> Iterator[Problem]:
     """A warning for each file that stays in disorder."""
     for path, count in Counter(problem.file for problem in broken).items():
         first = next(problem for problem in broken if problem.file == path)
-        words = f"older problems: {count}, the first in line {first.line}: {first.message}"
+        what = first.message.partition("; turnfile.tidy(")[0]  # which is named once, at the end
+        words = f"older problems: {count}, the first in line {first.line}: {what}"
         yield Problem(path, first.line, "warning", "disorder", f"{words}; turnfile.tidy(session, actor) repairs them")
 
 

@@ -192,7 +192,8 @@ def _repaired(
         plain = text.replace("\0", _NUL)
         done = [(plain[: plain.index(_NUL)].count("\n") + 1, "replaced NUL bytes")] if plain != text else []
         if path == MAILBOX:
-            mended = repair(plain, used, session.today(), everyone, lost)
+            known = archive.renamed(mail or "", session.text(PROJECTION))
+            mended = repair(plain, used, session.today(), everyone, lost, known)
             after, done = mended.text, [*done, *mended.done]
             for card in mended.archived:
                 new[shelf] = archive.with_card(new.get(shelf, texts.get(shelf)), card)

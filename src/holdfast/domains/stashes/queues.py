@@ -305,9 +305,8 @@ def _bury(tx: Tx, id: StashId, number: int | None, op: str, sql: str, to: str | 
     gone = queue and tx.run(f"{sql} WHERE queue = ? AND state = 'dead'{where}", (queue.record, *params))
     if queue is None or not gone:
         if number is not None:
-            raise errors.NotFound(
-                f"the queue {stash} has no dead letter {number}", hint='queues.list(id, state="dead") lists them'
-            )
+            hint = f'queues.list("{stash}", state="dead") lists them'
+            raise errors.NotFound(f"the queue {rows.name_of(tx, stash)} has no dead letter {number}", hint=hint)
         return 0
     which = {} if number is None else {"item": number}
     queue.write(tx, op, {DEAD: -gone, **({to: gone} if to else {})}, **which)
@@ -328,7 +327,7 @@ class Queues(Domain[M]):
         put,
         http="POST /api/queues/{id}/put",
         cli="queue put",
-        done=("put in item {result}",),
+        done=("item {result} has the key {key}", "put in item {result}"),
         help="Add an item to the end of a queue and print its number.",
         examples=(example(_JOB, _JOBS), example("holdfast queue put jobs '\"b.py\"' --item-key b.py", _JOBS)),
         creates=True,
@@ -338,6 +337,7 @@ class Queues(Domain[M]):
         put_all,
         http="POST /api/queues/{id}/put-all",
         cli="queue put-all",
+        nothing=("there was no item to put in",),
         help="Add several items to a queue, next to each other.",
         examples=(example("""holdfast queue put-all jobs '["a.py", "b.py"]'""", _JOBS),),
         creates=True,

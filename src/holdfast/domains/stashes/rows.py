@@ -80,10 +80,16 @@ def setting(stash_type: str, value: Any) -> int:
     chosen = default if value is None else value.get(name, default)
     if type(chosen) is not int or not 1 <= chosen <= most or (value and set(value) != {name}):
         raise errors.InvalidValue(
-            f"the value of {one(stash_type)} has its settings: {{{name!r}: 1 to {most}}}",
-            hint=f"items do not go into the value: {stash_type}s has the operations on them",
+            f'the value of {one(stash_type)} has one setting: "{name}", a whole number from 1 to {most}',
+            hint=_ADDING[stash_type],
         )
     return chosen
+
+
+_ADDING: Final = {
+    QUEUE: "items do not go into the value: queues.put(id, value) adds one",
+    CHANNEL: "messages do not go into the value: channels.publish(id, value) sends one",
+}
 
 
 def count_of(value: Any) -> int:
@@ -477,6 +483,11 @@ def probe_lock(tx: Tx, id: str) -> Found | None:
 
 def _require_lock(snapshot: Snapshot, id: StashId) -> str:
     return require_type(snapshot, id, LOCK).id
+
+
+def name_of(snapshot: Snapshot, stash: str) -> str:
+    """The name of a live stash, for messages."""
+    return repr(require(snapshot, stash).name)
 
 
 def require_type(snapshot: Snapshot, id: StashId, wanted: str) -> Stored:

@@ -219,6 +219,9 @@ class Gate:
         """Raise Misdirected unless the Host is on the list."""
         host = headers.get(b"host", b"").lower()
         if host not in self._hosts:
+            if DUPLICATE in host:
+                named = ", ".join(each.decode("latin-1")[:100] for each in host.split(DUPLICATE))
+                raise Misdirected(f"the request names several hosts: {named}", hint="name one")
             named = host.decode("latin-1")[:100]
             hint = "use the address that the server printed"
             if _HOST.fullmatch(named):  # such as a forwarded port

@@ -100,10 +100,11 @@ class Mailbox(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def ids(self) -> set[str]:
-        """The ids in use: of cards, of the queue and of the closed summary. Prose only mentions ids."""
+        """The ids in use: of cards, also formerly, of the queue and of the closed summary. Prose only mentions ids."""
         tables = (table for table in (self.queue, self.closed) if table is not None)
         cards = (*self.cards, *self.outside)
-        return {card.id for card in cards} | {table.value(row, "id") for table in tables for row in table.rows}
+        named = {each for card in cards for each in (card.id, card.get("formerly")) if each}
+        return named | {table.value(row, "id") for table in tables for row in table.rows}
 
     @functools.cached_property
     def newest(self) -> Card | None:
@@ -125,8 +126,15 @@ class Mailbox(msgspec.Struct, frozen=True, dict=True):
         if not cards:
             closed = self.closed
             gone = closed and any(closed.value(row, "id") == id for row in closed.rows)
-            where = "is closed" if gone else "is not in the mailbox"
-            hint = "turnfile.mail.messages(session) lists the open messages"
+            where, hint = "is not in the mailbox", "turnfile.mail.messages(session) lists the open messages"
+            if outside := next((card for card in self.outside if card.id == id), None):
+                where = f"is in line {outside.line}, outside the section Active Messages"
+                hint = "turnfile.tidy(session, actor) moves it there"
+            elif gone:
+                where = "is closed"
+            elif self.queue and any(self.queue.value(row, "id") == id for row in self.queue.rows):
+                where = "is in the queue, but no card has this heading"
+                hint = "turnfile.check(session) says what is wrong; turnfile.tidy(session, actor) repairs it"
             raise errors.MessageNotFound(f"{id} {where}", hint=hint, id=id)
         return cards[0]
 

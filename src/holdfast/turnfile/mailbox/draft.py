@@ -30,6 +30,7 @@ MAX_LINE: Final = 500
 CLOSED_HEAD: Final = "# Closed messages"  # of a file of rows that left the closed summary
 # Line breaks of any kind, lone surrogates, and characters that change the direction of the text.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_FORMERLY: Final = re.compile(r"\bFormerly\W{1,9}(MSG-[0-9]{8}-[0-9]{3,9})\b")
 TYPES: Final = ("notify", "request", "decision-required", "objection", "handoff-ready")
 PRIORITIES: Final[tuple[str, ...]] = get_args(Priority)
 
@@ -64,7 +65,7 @@ def used_ids(text: str) -> Iterable[str]:
     if text.startswith("{"):
         return ids_of(text)
     if not text.startswith(CLOSED_HEAD):
-        return ids_in(text)
+        return [*ids_in(text), *_FORMERLY.findall(text)]
     rows = (values_of(line) for line in text.splitlines() if line.startswith("|"))
     return (value for values in rows for value in values if ID.fullmatch(value))
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -70,11 +71,18 @@ class _Repair:
         self.edit([_cut(self.box, card)])
 
 
-def repair(text: str, archive: str, today: str, everyone: Sequence[str] = (), lost: Sequence[Message] = ()) -> Repaired:
+def repair(
+    text: str,
+    archive: str,
+    today: str,
+    everyone: Sequence[str] = (),
+    lost: Sequence[Message] = (),
+    renamed: Mapping[str, str] = MappingProxyType({}),
+) -> Repaired:
     """Repair a mailbox.
 
     `archive` is the text of the archive, whose ids stay in use; `today` dates what has no date; `lost` are the messages
-    that only the projection has.
+    that only the projection has, and `renamed` the ids by which it knows cards that have another one now.
     """
     work = _Repair(text, archive, today, everyone)
     steps: tuple[Callable[[_Repair], None], ...] = (
@@ -85,6 +93,7 @@ def repair(text: str, archive: str, today: str, everyone: Sequence[str] = (), lo
             _repeated,
             _outside,
             _copies,
+            partial(_formerly, renamed=renamed),
             _ids,
             _fields,
             _paraphrases,
@@ -216,6 +225,15 @@ def _copies(work: _Repair) -> None:
         card = next(card for card in work.box.cards if card.line == line)
         work.note(card.line, f"removed a copy of {card.id}")
         work.edit([_cut(work.box, card)])
+
+
+def _formerly(work: _Repair, renamed: Mapping[str, str]) -> None:
+    """Say on each card whose id somebody changed which one it had: that is given to no other."""
+    for at in range(len(work.box.cards)):
+        card = work.box.cards[at]
+        if (old := renamed.get(card.id)) is not None and not card.get("formerly"):
+            work.note(card.line, f"{card.id} was {old} before")
+            work.edit(set_field(work.box, card, "formerly", "Formerly", old))
 
 
 def _ids(work: _Repair) -> None:

@@ -208,13 +208,14 @@ def _may_close(card: Card, actor: Actor, disposition: str) -> None:
 
 def _illegal(card: Card, operation: str, needs: str, mine: dict[str, str] | None = None) -> errors.InvalidTransition:
     is_ = (next(iter(mine.values())) if mine else card.status) or "without a status"
-    return errors.InvalidTransition(
-        f"cannot {operation} {card.id}: it is {is_}, not {needs}",
-        hint="acknowledge or action an unread or blocked message; action or block an acknowledged one; a closed message"
-        " stays closed",
-        id=card.id,
-        status=is_,
+    hint = (
+        "acknowledge or action an unread or blocked message; action or block an acknowledged one; a closed message"
+        " stays closed"
     )
+    if card.status not in (*OPEN, *TERMINAL):
+        hint = "turnfile.tidy(session, actor) gives it the status that its Ack lines say"
+    message = f"cannot {operation} {card.id}: it is {is_}, not {needs}"
+    return errors.InvalidTransition(message, hint=hint, id=card.id, status=is_)
 
 
 def _marked(

@@ -5,7 +5,6 @@ The bars of a timeline share one axis, from the start of the first phase to the 
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from holdfast.faces.cli.output import bar, printable, short
 from holdfast.faces.cli.times import moment
 from holdfast.faces.cli.views import Paint
 from holdfast.types.cycles import Cycle, CyclePhase
+from holdfast.wire import check_keys, from_wire
 
 if TYPE_CHECKING:
     from holdfast.interchange.peer.locations import Location
@@ -297,10 +297,10 @@ def validate(session: Session, given: dict[str, Any]) -> int:
     checked; with one, also whether its steps are in the log.
     """
     text = given["document"]
-    if text != "-" and text.lstrip()[:1] not in ("{", "[") and os.path.isfile(text):
-        with open(text, encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read()
-    document = convert(Argument("document", "json", word=True), text)
+    if text == "-" or text.lstrip()[:1] in ("{", "["):
+        document = convert(Argument("document", "json", word=True), text)
+    else:
+        document = _document(text)
     place = session.find_place()
     if place is None or not (place.exists or place.chosen):
         found = unsound(document)
@@ -309,6 +309,25 @@ def validate(session: Session, given: dict[str, Any]) -> int:
             tell(session, *Cycles.validate.route.nothing)
         return 1 if found else 0
     return 1 if run(session, Cycles.validate, {"document": document}) else 0
+
+
+def _document(path: str) -> Any:
+    """The document in a file. Raises Usage, which names the file."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read()
+    except OSError as error:
+        hint = "give the name of a file, a JSON object in quotes, or - for standard input"
+        raise Usage(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+    except UnicodeDecodeError as error:
+        raise Usage(f"{path} is not UTF-8 at byte {error.start}", hint="save it as UTF-8") from error
+    try:
+        document = msgspec.json.decode(text)
+        check_keys(text)
+    except (msgspec.DecodeError, RecursionError, errors.Invalid) as error:
+        why = str(error).removeprefix("JSON is malformed: ") if text.strip() else "it is empty"
+        raise Usage(f"{path} is not JSON: {why}", hint="restore it, or export the cycle again") from error
+    return from_wire(document)
 
 
 @command(
