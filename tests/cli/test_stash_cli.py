@@ -215,3 +215,20 @@ def test_times_of_a_stash_and_its_history_are_rfc_3339(made: Cli) -> None:
     assert len(times) >= 2
     for time in times:
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", time), time
+
+
+def test_s4_queues_and_channels_are_named_in_errors_and_the_hint_can_be_typed(made: Cli) -> None:
+    for name, kind in (("jobs", "queue"), ("news", "channel")):
+        made("stash", "create", name, "--type", kind)
+    assert made("queue", "put", "jobs", '"x"', "--item-key", "k").out.strip() == "item 1 has the key k"
+    assert made("queue", "put", "jobs", '"x"', "--item-key", "k").out.strip() == "item 1 has the key k"
+    assert "no item to put in" in made("queue", "put-all", "jobs", "[]").err
+    for line, told in (
+        ("queue retry jobs 5", "the queue 'jobs' has no dead letter 5"),
+        ("channel read news --subscriber ann", "ann has not subscribed to the channel 'news'"),
+    ):
+        refused = made(*line.split())
+        assert (refused.code, told in refused.err) == (10, True), refused.err
+        (hinted,) = re.findall(r"holdfast ((?:queue|channel) \w+ \S+)", refused.err)
+        assert made(*hinted.split(), "--actor", "ann").code == 0
+    assert "'max_deliveries'" not in made("stash", "create", "q", "--type", "queue", "--value", '{"x": 1}').err

@@ -68,9 +68,9 @@ class _Channel(msgspec.Struct):
         """The cursor of a subscriber. Raises NotFound."""
         cursor = self.cursor_of(snapshot, subscriber)
         if cursor is None:
-            name = rows.name_of(snapshot, self.stash)
+            name = rows.require(snapshot, self.stash).name
             hint = f'channels.subscribe("{self.stash}") does that'
-            raise errors.NotFound(f"{subscriber} has not subscribed to the channel {name}", hint=hint)
+            raise errors.NotFound(f"{subscriber} has not subscribed to the channel {name!r}", hint=hint)
         return cursor
 
 
@@ -239,7 +239,7 @@ def _unread(snapshot: Snapshot, id: StashId, actor: str, subscriber: str | None,
     if lost > 0:
         last = channel.first - 1
         raise errors.MessagesLost(
-            f"{subscriber} has lost {lost} messages of the channel {rows.name_of(snapshot, channel.stash)},"
+            f"{subscriber} has lost {lost} messages of the channel {rows.require(snapshot, channel.stash).name!r},"
             f" {cursor + 1} to {last}",
             hint=f'read the state anew, then acknowledge the loss to read on: channels.ack("{channel.stash}", {last})',
             lost=lost,

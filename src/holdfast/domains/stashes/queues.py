@@ -306,7 +306,7 @@ def _bury(tx: Tx, id: StashId, number: int | None, op: str, sql: str, to: str | 
     if queue is None or not gone:
         if number is not None:
             hint = f'queues.list("{stash}", state="dead") lists them'
-            raise errors.NotFound(f"the queue {rows.name_of(tx, stash)} has no dead letter {number}", hint=hint)
+            raise errors.NotFound(f"the queue {rows.require(tx, stash).name!r} has no dead letter {number}", hint=hint)
         return 0
     which = {} if number is None else {"item": number}
     queue.write(tx, op, {DEAD: -gone, **({to: gone} if to else {})}, **which)

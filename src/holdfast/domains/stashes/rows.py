@@ -485,11 +485,6 @@ def _require_lock(snapshot: Snapshot, id: StashId) -> str:
     return require_type(snapshot, id, LOCK).id
 
 
-def name_of(snapshot: Snapshot, stash: str) -> str:
-    """The name of a live stash, for messages."""
-    return repr(require(snapshot, stash).name)
-
-
 def require_type(snapshot: Snapshot, id: StashId, wanted: str) -> Stored:
     """Return a live stash of a type. Raises NotFound or InvalidStashType."""
     stored = require(snapshot, id)
