@@ -30,8 +30,8 @@ BUGS = [
     Bug(
         "a key that was deleted from a bucket is created again",
         "interchange/peer/sync.py",
-        "key.dotted in self._view.entries.deleted",
-        "key.dotted in self._view.entries",
+        "home in self._view.entries.deleted",
+        "home in ()",
         BUCKET,
     ),
     Bug(
