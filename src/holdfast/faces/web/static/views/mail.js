@@ -119,7 +119,7 @@ class Mail {
     put(this.rail,
       part('Who has done what', few('mail', standingOf(asked.status, this.me), PEOPLE, ([name, status]) => h('div.rail-row', null, shape(STATUS[status] ?? 'mail', 12), h('b.one', { title: name }, name), h('span', { class: name === this.me && status === 'unread' ? 'c-accent strong' : 'ink-3' }, status), name === this.me && h('span.push.small.ink-3', null, 'you')))),
       part('What hangs on it', hangs.map((node) => h('div.rail-row', null, shape(stateOfTask(node), 12, wordOf(stateOfTask(node))), h('a.mono.ink-2', { href: context.href('task', node.id) }, node.id), node.claimed_by ? h('b', null, node.claimed_by) : h('span.one', null, clip(node.title, 40))))),
-      part('Steps', few('steps', steps.slice().reverse(), 10, (step) => h('p.small.ink-2', { title: exact(step.at) }, `${hourOf(step.at)} ${step.agent} ${step.op === 'ack' ? 'acknowledged' : step.op === 'send' ? 'sent' : step.op}`))));
+      part(steps.length > 10 ? 'Steps, the last 10' : 'Steps', steps.slice(-10).map((step) => h('p.small.ink-2', { title: exact(step.at) }, `${hourOf(step.at)} ${step.agent} ${step.op === 'ack' ? 'acknowledged' : step.op === 'send' ? 'sent' : step.op}`))));
   }
 
   form(asked) {
