@@ -89,7 +89,7 @@ def test_there_is_no_vector_search(store: HoldfastStore) -> None:
         (60, "ttl must be a dict, not int"),
         ({"default_ttl": "60"}, "default_ttl must be a number of minutes above 0, not '60'"),
         ({"default_ttl": -1}, "default_ttl must be a number of minutes above 0, not -1"),
-        ({"defualt_ttl": 60}, "ttl has no setting 'defualt_ttl' (did you mean default_ttl?"),
+        ({"defualt_ttl": 60}, "ttl has no setting 'defualt_ttl' (settings: default_ttl, "),
     ],
     ids=str,
 )

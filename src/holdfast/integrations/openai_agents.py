@@ -14,7 +14,6 @@ from collections import deque
 from typing import Any, Final
 
 from holdfast import errors
-from holdfast.kernel.validate import check_name
 
 PREFIX: Final = "openai-agents/"
 _PAGE: Final = 1000  # items of one read
@@ -29,7 +28,8 @@ class HoldfastSession:
     """
 
     def __init__(self, session_id: str, ws: Any, *, session_settings: Any = None) -> None:
-        check_name(session_id, "session_id")
+        if not isinstance(session_id, str) or not session_id:
+            raise errors.InvalidName(f"session_id must be a name, not {session_id!r:.80}")
         self.session_id = session_id
         self.session_settings = session_settings
         self._ws = ws

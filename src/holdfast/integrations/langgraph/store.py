@@ -25,7 +25,6 @@ from langgraph.store.base import (
 )
 
 from holdfast import errors
-from holdfast.arguments import meant
 from holdfast.clock import SystemClock
 from holdfast.types import Op as TxnOp
 from holdfast.types import Page, as_microseconds
@@ -114,8 +113,8 @@ def _checked(ttl: Any) -> TTLConfig | None:
     if not isinstance(ttl, dict):
         raise errors.Invalid(f"ttl must be a dict, not {type(ttl).__name__}", hint=hint)
     if unknown := sorted(map(str, ttl.keys() - _SETTINGS)):
-        question = meant(unknown[0], _SETTINGS)
-        raise errors.Invalid(f"ttl has no setting {unknown[0]!r:.80}", hint=f"{question} {hint}".lstrip())
+        known = f"settings: {', '.join(sorted(_SETTINGS))}"
+        raise errors.Invalid(f"ttl has no setting {unknown[0]!r:.80}", hint=known)
     _seconds(ttl.get("default_ttl"), "default_ttl")
     return cast("TTLConfig", ttl)
 
