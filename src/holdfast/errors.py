@@ -15,6 +15,7 @@
     ├─ Corrupt 500
     ├─ Unsupported 501
     └─ Unavailable 503     Busy Timeout Behind Closed ClockSkew OutcomeUnknown ReadOnly DiskFull IOFailed Unreachable
+                           LogRefused
 
 Each class has a stable `code`, an HTTP `status`, an `exit_code`, a `retryable` flag and a `hint` that says what to
 do next. Data of an error (the current version, the holder) is in `details` and readable as attributes. No hint
@@ -40,6 +41,7 @@ if TYPE_CHECKING:  # making a TypedDict takes longer than all the classes below
 # Phrases of hints that each face puts into its own words (`holdfast.hints`).
 NAME_YOURSELF: Final = 'holdfast.open(..., actor="agent-1")'
 NAME_YOURSELF_REMOTELY: Final = 'holdfast.connect(..., actor="agent-1")'
+RESTORE_BACKUP: Final = "restore the latest backup into a new folder"  # what a replica of a log need not do
 SEND_TOKEN: Final = 'holdfast.connect(url, token="...")'
 
 
@@ -336,7 +338,7 @@ class TooLarge(HoldfastError, code="TOO_LARGE", status=413):
 class Corrupt(HoldfastError, code="CORRUPT", exit_code=18):
     """The store is inconsistent or damaged."""
 
-    default_hint = "stop writing, keep a copy of the folder, and restore the latest backup into a new folder"
+    default_hint = f"stop writing, keep a copy of the folder, and {RESTORE_BACKUP}"
 
 
 class Unsupported(HoldfastError, code="UNSUPPORTED", status=501):
@@ -411,6 +413,12 @@ class Unreachable(Unavailable, code="UNREACHABLE"):
     """The server, or the log of a replicated workspace, cannot be reached; nothing was changed."""
 
     default_hint = "retry; this node's replica still answers reads"
+
+
+class LogRefused(Unreachable, code="LOG_REFUSED", retryable=False):
+    """The engine of the log refuses this node's login, its rights or the address; nothing was changed."""
+
+    default_hint = "correct the address or the login, see docs/engines.md; this node's replica still answers reads"
 
 
 # --- raised by the HTTP server only ----------------------------------------------------------------------------------

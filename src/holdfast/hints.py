@@ -9,7 +9,7 @@ A message that names types of Python, or quotes what msgspec says, is shown in t
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from holdfast.arguments import VOCABULARY
@@ -43,9 +43,10 @@ OTHERWISE: Final = {
         "holdfast backup --damaged FILE{at}",
         *["`holdfast backup --damaged FILE`"] * 2,
     ),
-    "holdfast.open(folder, log=...)": ("write its address into log.url in the folder, and retry",) * 3,
-    "holdfast.open(path, log=...)": ("`holdfast replicate`",) * 3,
-    "holdfast.replicate(folder, log)": ("`holdfast replicate{at}`", *["`holdfast replicate`"] * 2),
+    "holdfast.rebuild(path, ahead=True)": ("holdfast rebuild --ahead{at}", *["`holdfast rebuild --ahead`"] * 2),
+    "holdfast.rebuild(path)": ("holdfast rebuild{at}", *["`holdfast rebuild`"] * 2),
+    "holdfast.open(path, log=...)": ("holdfast init --log URL{at}", *["`holdfast init --log URL`"] * 2),
+    "holdfast.replicate(path, log)": ("holdfast replicate URL{at}", *["`holdfast replicate URL`"] * 2),
     "with ws.using(key=...) a call can be repeated safely": (
         "with --key NAME a command can be repeated safely",
         "with the header Idempotency-Key a call can be repeated safely",
@@ -67,6 +68,7 @@ OTHERWISE: Final = {
 }
 SHELL, HTTP, TOOLS = range(3)
 
+_UNTOUCHED: Final = re.compile(r"(\b[a-z]+(?:\.[A-Za-z_]+)+\([^()]*\))")
 _CALL: Final = re.compile(r"\b(?:ws\.)?([a-z]+\.[a-z_]+)\(([^()]*)\)")
 _NAMED: Final = re.compile(r"(?<![?&])\b([a-z][a-z_]*)=([A-Za-z0-9]+|\[\.\.\.\]|\[\"[^\]]*\"\])")
 _LIST: Final = re.compile(r"\b([a-z][a-z_]*)=(\[[\"{][^\]]*\]|\{\"[^}]*\})")
@@ -107,7 +109,7 @@ def for_shell(hint: str, at: Sequence[str] = ()) -> str:
         return argument[0] if argument[2].startswith('["') else f"{_name(argument[1])} {quote(_json(argument[2]))}"
 
     hint = turn_for_shell(_otherwise(hint, SHELL).replace("{at}", place), at)
-    return _NAMED.sub(_option, _LIST.sub(json, _CALL.sub(command, hint)))
+    return _between_calls(_CALL.sub(command, hint), lambda text: _NAMED.sub(_option, _LIST.sub(json, text)))
 
 
 def turn_for_shell(text: str, at: Sequence[str] = ()) -> str:
@@ -126,7 +128,7 @@ def for_http(hint: str) -> str:
         where = re.sub(r"{[a-z_]+}", lambda part: next(values, part[0]), op.route.http)
         return " with ".join([where, *(each.replace("=True", "=true") for each in _named(call[2]))])
 
-    return _CONSTANT.sub(_lower, _LIST.sub(_field, _CALL.sub(address, _otherwise(hint, HTTP))))
+    return _between_calls(_CALL.sub(address, _otherwise(hint, HTTP)), _in_fields)
 
 
 def for_tools(hint: str, offered: Collection[str] = ()) -> str:
@@ -143,8 +145,8 @@ def for_tools(hint: str, offered: Collection[str] = ()) -> str:
             return f"`{for_shell(call[0])}` (in a shell)"
         return " ".join([name, *_values(call[2]), *(each.replace("=True", "=true") for each in named)])
 
-    hint = _LIST.sub(_field, _CALL.sub(tool, turn_for_tools(_otherwise(hint, TOOLS))))
-    return _CONSTANT.sub(_lower, hint.replace("--reason '", "reason '"))
+    hint = _CALL.sub(tool, turn_for_tools(_otherwise(hint, TOOLS)))
+    return _between_calls(hint.replace("--reason '", "reason '"), _in_fields)
 
 
 def turn_for_tools(text: str) -> str:
@@ -157,6 +159,16 @@ def options_of(at: Sequence[str]) -> str:
     from shlex import quote
 
     return "".join(f" {quote(word)}" for word in at)
+
+
+def _between_calls(hint: str, put: Callable[[str], str]) -> str:
+    """A hint with its arguments put into other words, except those of calls that are left as they are."""
+    return "".join(part if number % 2 else put(part) for number, part in enumerate(_UNTOUCHED.split(hint)))
+
+
+def _in_fields(text: str) -> str:
+    """Arguments as JSON writes them."""
+    return _CONSTANT.sub(_lower, _LIST.sub(_field, text))
 
 
 def _lower(argument: re.Match[str]) -> str:

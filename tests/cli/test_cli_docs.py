@@ -145,6 +145,7 @@ _ANSWERS: Final = {
     "upgrade": "holdfast upgrade",
     "replicate": "holdfast replicate {log} --create",
     "detach": "holdfast replicate {log} --create >/dev/null; holdfast detach",
+    "rebuild": "holdfast replicate {log} --create >/dev/null; holdfast rebuild",
     "export FILE": "holdfast export tasks.jsonl",
     "cycle export": "holdfast cycle export --dir peer-state",
     "cycle old-keys": (

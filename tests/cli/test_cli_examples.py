@@ -197,7 +197,7 @@ def new_log() -> str:
 def _with_a_log(ground: Playground, line: str) -> tuple[int, str, str]:
     """It needs a database, or a workspace that is in one."""
     log = new_log()
-    if "detach" in line:
+    if "replicate" not in line:
         holdfast.replicate(ground.store, log, create=True)
     return ground.call(line.replace(LOG, log))
 
@@ -222,6 +222,7 @@ CARE: Final[dict[str, Callable[[Playground, str], tuple[int, str, str]]]] = {
     "ui": _with_a_server,
     "replicate": _with_a_log,
     "detach": _with_a_log,
+    "rebuild": _with_a_log,
     "clock reset": _an_hour_ahead,
     "holdfast watch --for task.hf-7k2q --once --timeout 10m": _stirred,
     "holdfast cell watch run-1 status --timeout 10m": _stirred,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import pytest
@@ -91,3 +92,15 @@ def test_every_word_of_the_vocabulary_is_in_the_glossary(word: str) -> None:
 def test_the_glossary_is_in_alphabetical_order() -> None:
     terms = re.findall(r"^\*\*([^*]+)\*\*", text_of("glossary.md"), re.MULTILINE)
     assert terms == sorted(terms, key=str.lower)
+
+
+@pytest.mark.parametrize("name", ["open", "restore", "upgrade", "replicate", "detach", "rebuild", "salvage"])
+def test_a_function_that_opens_or_moves_a_store_is_written_with_all_its_arguments(name: str) -> None:
+    """Those are not operations, so nothing generates them."""
+    said = re.search(rf"`holdfast\.{name}\((.*?)\) -> \w+`", (ROOT / "docs" / "python.md").read_text(), re.DOTALL)
+    assert said is not None
+    wanted = [
+        each.name if each.default is each.empty else f"{each.name}={each.default!r}"
+        for each in inspect.signature(getattr(holdfast, name)).parameters.values()
+    ]
+    assert [each for each in said[1].split(", ") if each != "*"] == wanted

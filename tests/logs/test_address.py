@@ -152,6 +152,37 @@ def test_a_replica_is_rebuilt_from_the_log_that_its_folder_records(url: str, tmp
     assert is_closed()
 
 
+def test_whatever_takes_a_log_takes_its_address_too(url: str, tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "a", log=with_secret(url), actor="ann", create=True) as a:
+        a.cells.set(RUN, "cell", 1)
+        saved = a.backup(tmp_path / "saved")
+    assert recorded_log(tmp_path / "a") == parse(url).public
+    assert holdfast.upgrade(tmp_path / "a", log=url) > 0
+    assert holdfast.rebuild(tmp_path / "a", log=url).exists()
+    assert holdfast.detach(tmp_path / "a", log=url) == 1
+    with holdfast.open(tmp_path / "a", actor="ann") as a:
+        assert a.cells.increment(RUN, "cell") == 2
+    new = url.replace("team-", "again-")
+    with pytest.raises(errors.NotFound, match="there is no workspace again-"):
+        holdfast.restore(saved, tmp_path / "again", log=new)
+    assert not (tmp_path / "again").exists()
+    assert holdfast.restore(saved, tmp_path / "again", log=with_secret(new), create=True) > 1
+    assert recorded_log(tmp_path / "again") == parse(new).public
+    with pytest.raises(errors.Exists, match="already holds a workspace"):
+        holdfast.restore(saved, tmp_path / "twice", log=new)
+    assert not (tmp_path / "twice").exists()
+    with holdfast.open(tmp_path / "again", actor="ann") as again:
+        assert again.cells.increment(RUN, "cell") == 2
+    (tmp_path / "lost").mkdir()
+    (tmp_path / "lost" / LOG_URL).write_text(url)
+    with pytest.raises(errors.Exists, match="belongs to the log"):
+        holdfast.restore(saved, tmp_path / "lost")
+    for function in (holdfast.rebuild, holdfast.detach, holdfast.upgrade):
+        with pytest.raises(errors.Invalid, match="is a replica of"):
+            function(tmp_path / "again", log=url)
+    assert is_closed()
+
+
 def test_a_folder_of_another_log_is_refused_and_left_alone(url: str, tmp_path: Path) -> None:
     holdfast.open(url, folder=tmp_path / "a", actor="ann", create=True).close()
     with pytest.raises(errors.Invalid, match="is a replica of"):
@@ -159,11 +190,56 @@ def test_a_folder_of_another_log_is_refused_and_left_alone(url: str, tmp_path: P
     assert recorded_log(tmp_path / "a") == parse(url).public
 
 
+def test_a_name_that_has_ended_is_not_joined_and_says_how_to_go_on(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    holdfast.open(url, folder=tmp_path / "a", actor="ann", create=True).close()
+    holdfast.detach(tmp_path / "a")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "notes").write_text("mine")
+    for name in ("b", "kept"):
+        assert main(["init", "--log", url, "--dir", str(tmp_path / name), "--actor", "ann"]) == errors.Closed.exit_code
+        said = capsys.readouterr().err
+        assert "left this log at revision 0" in said
+        assert "the name is used up: choose another, or free it, see docs/engines.md" in said
+    assert not (tmp_path / "b").exists()
+    assert [each.name for each in (tmp_path / "kept").iterdir()] == ["notes"]
+    assert is_closed()
+
+
+def test_an_address_without_a_workspace_names_the_options_that_it_has(tmp_path: Path) -> None:
+    with pytest.raises(errors.Invalid, match="this one has sslmode=, workspce= and no workspace=") as refusal:
+        holdfast.open("postgresql://host/db?sslmode=prefer&workspce=team-a", folder=tmp_path / "node")
+    assert "team-a" not in refusal.value.message
+
+
+def test_a_command_says_once_that_the_log_is_away_and_claims_to_know_no_more_than_it_does(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    holdfast.open(url, folder=tmp_path / "a", actor="ann", create=True).close()
+    at = ["--dir", str(tmp_path / "a")]
+    for words in (["list"], ["ready"]):
+        assert main([*words, *at]) == 0
+        assert "its log is away" not in "".join(capsys.readouterr())
+    away = "nats://localhost:1/team" if "nats:" in url else "postgresql://localhost:1/nothing?workspace=team"
+    (tmp_path / "a" / LOG_URL).write_text(away)
+    for words in (["list"], ["ready"]):
+        assert main([*words, *at]) == 0
+        assert "; that is as this node knows it: its log is away" in "".join(capsys.readouterr())
+    assert main(["doctor", *at, "--actor", "ann"]) == 1
+    told = [record for record in caplog.records if "this node answers reads from its replica" in record.message]
+    assert len(told) == 1
+
+
 def test_arguments_that_do_not_go_together_are_invalid(url: str, tmp_path: Path) -> None:
     with pytest.raises(errors.Invalid, match="needs a folder"):
         holdfast.open(url)
     with pytest.raises(errors.Invalid, match="not both"):
         holdfast.open(url, folder=tmp_path / "a", log=holdfast.MemoryLog())
+    with pytest.raises(errors.Invalid, match="not both"):
+        holdfast.open(url, log=url)
+    with pytest.raises(errors.Invalid, match="given twice"):
+        holdfast.open(tmp_path / "a", folder=tmp_path / "b", log=url)
     with pytest.raises(errors.Invalid, match="goes with the address"):
         holdfast.open(tmp_path / "a", folder=tmp_path / "b")
 

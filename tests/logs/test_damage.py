@@ -262,7 +262,9 @@ def test_a_workspace_of_its_own_opened_with_a_log_is_invalid(nodes: Nodes) -> No
 
 def test_what_is_no_log_is_invalid(nodes: Nodes) -> None:
     with pytest.raises(errors.Invalid, match="CommitLog"):
-        holdfast.open(nodes.path("a"), actor="me", log="nats://somewhere")  # type: ignore[arg-type]
+        holdfast.open(nodes.path("a"), actor="me", log=5)  # type: ignore[arg-type]
+    with pytest.raises(errors.Invalid, match="names one workspace"):
+        holdfast.open(nodes.path("a"), actor="me", log="nats://somewhere")
     assert not nodes.path("a").exists()
 
 

@@ -7,11 +7,14 @@ acknowledged; real processes, killed with kill -9, on a real PostgreSQL.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import holdfast
@@ -20,6 +23,7 @@ from holdfast.faces.cli import main
 from holdfast.filesystem import LOG_URL, MOVE, is_moving, recorded_log
 from holdfast.kernel import failpoints
 from holdfast.kernel.store import Store
+from holdfast.replication.jetstream import JetStreamLog
 from holdfast.replication.log import Detached, MemoryLog, Snapshotted
 from holdfast.replication.postgres import Server
 from holdfast.testing.crowd import LONG
@@ -112,6 +116,36 @@ def test_n2_a_workspace_goes_to_jetstream_and_back(folder: Path, tmp_path: Path)
         goes_on(ws)
     with pytest.raises(errors.Closed, match="left this log"):
         holdfast.open(tmp_path / "b", actor="bob")
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "engines.md"
+
+
+def test_a_name_is_free_again_once_its_log_is_deleted_as_the_page_says(folder: Path, tmp_path: Path, url: str) -> None:
+    sql = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    purged = re.findall(r"nats stream purge .* --subject '(.*)' --force", PAGE.read_text())
+    assert len(sql) == len(purged) == 1
+    address, _, name = url.partition("&workspace=")
+    holdfast.replicate(folder, url, create=True)
+    holdfast.detach(folder)
+    with psycopg.connect(address) as connection:
+        for statement in sql[0].split(";\n"):
+            connection.execute(statement.replace("team-a", name))
+        left = connection.execute("SELECT 1 FROM holdfast.workspaces WHERE name = %s", (name,)).fetchone()
+    assert left is None
+    assert holdfast.replicate(folder, url, create=True) > 0
+    holdfast.detach(folder)
+
+    url = f"{nats.shared_server().url}/{name}?sync=always"
+    holdfast.replicate(folder, url, create=True)
+    holdfast.detach(folder)
+    with closing(JetStreamLog(f"{nats.shared_server().url}?sync=always", name)) as log:
+        log._api(f"STREAM.PURGE.{log.stream}", filter=purged[0].replace("team-a", name))
+    with pytest.raises(errors.NotFound):
+        holdfast.replicate(folder, url)
+    assert holdfast.replicate(folder, url, create=True) > 0
+    with holdfast.open(folder, actor="ann") as ws:
+        goes_on(ws)
 
 
 def test_n2_an_unknown_workspace_is_made_only_if_asked_and_the_folder_stays_as_it_was(folder: Path, url: str) -> None:

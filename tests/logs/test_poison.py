@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,8 +76,20 @@ def test_rebuilding_with_the_log_of_another_workspace_is_invalid_and_changes_not
 def test_what_is_no_replica_or_no_log_is_refused(nodes: Nodes, tmp_path: Path) -> None:
     with pytest.raises(errors.NotFound):
         holdfast.salvage(tmp_path / "nowhere", tmp_path / "saved")
-    for wrong in (None, "log"):
-        with pytest.raises(errors.Invalid, match="CommitLog"):
-            holdfast.rebuild(nodes.path("a"), log=wrong)  # type: ignore[arg-type]
-    with pytest.raises(errors.Invalid, match="CommitLog"):
-        holdfast.restore(tmp_path / "backup", nodes.path("a"), log="log")  # type: ignore[arg-type]
+    nodes.open("a").close()
+    calls: tuple[Callable[[Any], object], ...] = (
+        lambda wrong: holdfast.rebuild(nodes.path("a"), log=wrong),
+        lambda wrong: holdfast.detach(nodes.path("a"), log=wrong),
+        lambda wrong: holdfast.upgrade(nodes.path("a"), log=wrong),
+        lambda wrong: holdfast.restore(tmp_path / "backup", tmp_path / "new", log=wrong),
+        lambda wrong: holdfast.open(nodes.path("a"), actor="me", log=wrong),
+        lambda wrong: holdfast.replicate(nodes.path("a"), wrong),
+    )
+    for call in calls:
+        with pytest.raises(errors.Invalid, match="a CommitLog or the address of a log"):
+            call(5)
+        with pytest.raises(errors.Invalid, match="this is not the address of a log"):
+            call("log")
+    for call in calls[:2]:
+        with pytest.raises(errors.Invalid, match="does not record which one"):
+            call(None)

@@ -99,7 +99,7 @@ def test_the_hint_says_how_to_rebuild_and_rebuilding_makes_an_equal_replica(node
     a.cells.set(RUN, "cell", "new")
     with pytest.raises(errors.Corrupt) as caught:
         b.cells.set(RUN, "cell", "mine")
-    assert "holdfast.rebuild(folder, log=log)" in caught.value.hint
+    assert "holdfast.rebuild(path)" in caught.value.hint
     b.close()
     aside = holdfast.rebuild(nodes.path("b"), log=nodes.log, clock=nodes.clock)
     assert aside.parent == nodes.path("b")

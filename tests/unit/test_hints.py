@@ -12,6 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import errors, turnfile
+from holdfast.faces.cli.command import all_commands
 from holdfast.hints import HTTP, OTHERWISE, SHELL, TOOLS, TURN_COMMANDS, for_http, for_shell, for_tools, in_json
 from holdfast.operation import REGISTRY, find_operation
 from tests.worlds.served import shared_server
@@ -76,6 +77,7 @@ TURN_CALL = re.compile(r"\bturnfile\.([A-Za-z_.]+)\(")
             'declare it: "parameters": {"v": null}',
         ),
         ("holdfast.open(path) opens it", *["holdfast.open(path) opens it"] * 3),
+        ("holdfast.frob(path, log=log, force=True)", *["holdfast.frob(path, log=log, force=True)"] * 3),
         ("nothing to translate", *["nothing to translate"] * 3),
         ("such as https://h/db?workspace=a&name=b", *["such as https://h/db?workspace=a&name=b"] * 3),
     ],
@@ -233,13 +235,28 @@ def test_a_python_program_hears_of_calls_that_it_can_make(monkeypatch: pytest.Mo
             ws.txn([holdfast.NotExists("locks", "m")], [])
 
 
+HINT = re.compile(r"[a-z_.]*hint|[A-Z_]*HINT|AHEAD|REBUILD")  # what a hint is called where it is said once
+
+
 def hints() -> Iterator[tuple[str, str]]:
     """Every hint of the sources, with `X` for what is filled in."""
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             named = isinstance(node, ast.keyword) and node.arg == "hint"
-            if named or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).endswith("hint")):
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+            if named or any(HINT.fullmatch(ast.unparse(each)) for each in targets):
                 yield from ((str(path.relative_to(SOURCE)), text) for text in texts_of(node))
+
+
+def test_every_option_that_a_hint_names_at_a_shell_is_one_of_a_command() -> None:
+    """Also the arguments that become options: what is no option is written otherwise."""
+    options = {argument.option for command in all_commands() for argument in command.arguments}
+    options |= {"--actor", "--dir", "--url", "--key"}
+    ours = [(file, for_shell(hint)) for file, hint in set(hints()) if not re.search(r"\b(?:pip|diff) ", hint)]
+    named = {(file, each, text) for file, text in ours for each in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)}
+    assert len(named) > 40
+    assert sorted(each for each in named if each[1] not in options) == []
 
 
 def texts_of(node: ast.AST) -> Iterator[str]:

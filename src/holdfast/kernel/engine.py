@@ -81,6 +81,7 @@ class Engine:
         self.journal = journal
         self._pool: list[Snapshot] = []
         self.diagnosis = Diagnosis(lambda: Snapshot(self.store.connect_reader(), self.time), self.clock)
+        self.diagnosis.cure = "" if journal is None else journal.cure
         ids = ids or Ids()
         self._open(durable, busy_timeout, vfs, ids)
         writer = Writer(self.store, self.time, ids, max_value_bytes, journal, self.diagnosis)
@@ -117,6 +118,7 @@ class Engine:
             self.turns.close()
             if isinstance(error, OSError):
                 raise system_error(error, cannot) from error
+            self.diagnosis.advise(error)
             raise
 
     # --- writing -----------------------------------------------------------------------------------------------------

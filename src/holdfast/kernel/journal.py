@@ -25,6 +25,8 @@ class LogMoved(Exception):
 class Journal(Protocol):
     """The replica's side of the log."""
 
+    cure: str  # what to do about a damaged store, which a backup need not replace: the log has all of it
+
     def open(self, store: Store, ids: Ids) -> None:
         """Make the store, or migrate it."""
 

@@ -113,10 +113,15 @@ def schema_of(connection: apsw.Connection) -> int:
 def refuse_replica(connection: apsw.Connection) -> None:
     """Raise Invalid if the store is a node's replica of a log: written without the log it would diverge."""
     if connection.execute("SELECT 1 FROM local_replica").fetchone():
-        raise errors.Invalid(
-            "this folder is a replica of a log",
-            hint="open it with the log it belongs to: holdfast.open(folder, log=...)",
-        )
+        raise logless()
+
+
+def logless() -> errors.Invalid:
+    """The error of a replica whose log is not given, and not recorded in its folder."""
+    return errors.Invalid(
+        "this folder is a replica of a log, but does not record which one",
+        hint="open it with the log it belongs to: holdfast.open(path, log=...)",
+    )
 
 
 def migrate(

@@ -104,6 +104,7 @@ class Diagnosis:
 
     def __init__(self, open: Callable[[], Snapshot], clock: Clock) -> None:
         self.checkers: Sequence[Checker] = ()
+        self.cure = ""  # what to do about a damaged store instead of restoring a backup
         self._open = open
         self._clock = clock
         self._damage = ""  # what was found once stays true
@@ -111,6 +112,16 @@ class Diagnosis:
 
     def of(self, error: Exception, snapshot: Snapshot | None = None) -> Exception:
         """The error to raise: Corrupt if the store is damaged, else the same. A read passes what it read from."""
+        found = self._of(error, snapshot)
+        self.advise(found)
+        return found
+
+    def advise(self, error: BaseException) -> None:
+        """Have an error that says to restore a backup say what this store needs instead."""
+        if self.cure and isinstance(error, errors.Corrupt) and errors.RESTORE_BACKUP in error.hint:
+            error.hint = self.cure
+
+    def _of(self, error: Exception, snapshot: Snapshot | None) -> Exception:
         if isinstance(error, errors.HoldfastError):
             return error if snapshot is None else _missed(error, snapshot) or error
         ours = translate(error) if isinstance(error, apsw.Error) else error

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from holdfast import errors
@@ -24,6 +25,12 @@ _SECRET = ("password", "sslpassword")
 EXAMPLE = "postgresql://host/db?workspace=team-a"
 _EXAMPLES = f"such as {EXAMPLE} or nats://h1,h2,h3/team-a"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+_USED_UP = (
+    "nothing was made; the name is used up: choose another, or free it, see docs/engines.md, From a file to a log, and"
+    " back"
+)
 
 
 class Address(NamedTuple):
@@ -62,6 +69,8 @@ def parse(url: str) -> Address:
         path, public = parts.path, f"{user.partition(':')[0]}{at}{hosts}"
     if len(names) != 1 or not _NAME.fullmatch(names[0]):
         message = "the address of a log names one workspace: letters, digits, dots, dashes and underscores"
+        if not names and given:
+            message += f"; this one has {', '.join(f'{name}=' for name, _ in given)} and no workspace="
         raise errors.Invalid(message, hint=_EXAMPLES)
     shown = [(name, value) for name, value in given if name not in _SECRET]
 
@@ -86,21 +95,44 @@ def connect(url: str, *, create: bool = False) -> CommitLog:
     return kind(address.conninfo, address.workspace, create=create)
 
 
-def prepare(folder: str | os.PathLike[str], url: str, log: CommitLog, patience: float | None) -> None:
-    """Record the log of a folder that has no store yet, once the log has the workspace: a folder never is half of it.
+@contextmanager
+def joining(folder: str | os.PathLike[str], url: str, log: CommitLog, patience: float | None) -> Iterator[None]:
+    """Around the opening of a folder: record its log first if it has no store yet, once the log has the workspace.
 
-    Without the record a later command would take what a failed first opening left for a workspace of its own.
+    Without the record a later command would take what a failed first opening left for a workspace of its own. Nothing
+    is left of a folder that was to join a log which has ended.
     """
     check_recorded(folder, url)
     if has_store(folder):
+        yield
         return
-    try:
+    with before_all("nothing was made"):
         Patience(PATIENCE if patience is None else patience).outlast(ErrorMappingLog(log).head)
-    except errors.Unreachable as error:
-        raise errors.Unreachable(error.message, hint="check the address, and retry; nothing was made") from error
     check_place(os.path.realpath(folder))
+    found = os.listdir(folder) if os.path.isdir(folder) else None
     make_folder(folder)
     record(folder, url)
+    try:
+        yield
+    except errors.Closed as error:
+        if "moved_to" in error.details:
+            for name in {*os.listdir(folder)}.difference(found or ()):
+                os.unlink(os.path.join(folder, name))
+            if found is None:
+                os.rmdir(folder)
+            error.hint = _USED_UP
+        raise
+
+
+@contextmanager
+def before_all(unchanged: str) -> Iterator[None]:
+    """Around the first call to a log while no replica of it could answer reads: its error says so."""
+    try:
+        yield
+    except errors.Unreachable as error:
+        if error.hint == errors.Unreachable.default_hint:
+            error.hint = f"check the address, and retry; {unchanged}"
+        raise
 
 
 def record(folder: str | os.PathLike[str], url: str) -> None:

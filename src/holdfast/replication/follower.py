@@ -24,6 +24,7 @@ from holdfast.kernel.failpoints import reach
 from holdfast.kernel.store import Store
 from holdfast.kernel.translation import translate
 from holdfast.replication.log import (
+    AHEAD,
     START,
     AnyEntry,
     Changes,
@@ -71,9 +72,10 @@ def write_applied(connection: apsw.Connection, place: Applied) -> None:
     )
 
 
-_REBUILD = (
-    "holdfast.rebuild(folder, log=log) makes a new replica from the log and sets this one aside; if that stops at the"
-    " same entry, the node that wrote it is the damaged one: see docs/engines.md, When a replica stops"
+REBUILD = "holdfast.rebuild(path) makes a new replica from the log and sets this one aside"
+_REBUILD_HINT = (
+    f"{REBUILD}; if that stops at the same entry, the node that wrote it is the damaged one: see docs/engines.md,"
+    " When a replica stops"
 )
 
 
@@ -177,9 +179,32 @@ def digest(step: migrations.Migration) -> bytes:
     return hashlib.blake2b(step.sql.encode(), digest_size=16).digest()
 
 
-def diverged(what: str) -> errors.Corrupt:
+def diverged(what: str, hint: str = _REBUILD_HINT) -> errors.Corrupt:
     """The error of a replica that differs from its log."""
-    return errors.Corrupt(f"this replica differs from its log: {what}", hint=_REBUILD)
+    return errors.Corrupt(f"this replica differs from its log: {what}", hint=hint)
+
+
+def ahead_of(log: CommitLog, place: Applied, patience: Patience) -> errors.Corrupt | None:
+    """The error of a replica that has applied entries which its log lacks; None if it has not.
+
+    The last entry applied tells, as far as the log reaches back: it is still in its place, or it is not.
+    """
+    end = end_of(log, place.position, patience)
+    if end < place.position:
+        what = f"the log ends at {end}, but this replica has followed it to {place.position}"
+        if end == START:
+            hint = "this log is empty: check that it is the right one. A MemoryLog ends with its process"
+            return errors.Corrupt(what, hint=hint)
+        return diverged(what, AHEAD)
+    if place.position == START:
+        return None
+    try:
+        position, raw = _page(log, place.before, patience)[0]
+    except Trimmed:
+        return None  # the next entry of the log names the one before it
+    if (position, from_bytes(raw, position).id) != (place.position, place.entry):
+        return diverged(f"the entry at {place.position} of the log is not the one applied here", AHEAD)
+    return None
 
 
 def _too_old(schema: int, known: int) -> errors.Behind:
@@ -299,7 +324,7 @@ class Follower:
         """Use an existing store. Raises Invalid if it is not a replica."""
         self.store = store
         if migrations.schema_of(store.writer) and read_applied(store.writer) is None:
-            hint = "holdfast.replicate(folder, log) takes it to an empty log"
+            hint = "holdfast.replicate(path, log) takes it to an empty log"
             raise errors.Invalid("this folder holds a workspace that is not a replica of a log", hint=hint)
         self.read_place()
 
@@ -314,21 +339,8 @@ class Follower:
 
     def check_same_log(self, patience: Patience) -> None:
         """Raise Corrupt unless the last applied entry is still in its place, as far as the log reaches back."""
-        end = end_of(self._log, self.place.position, patience)
-        if end < self.place.position:
-            what = f"the log ends at {end}, but this replica has followed it to {self.place.position}"
-            if end == START:
-                hint = "this log is empty: check that it is the right one. A MemoryLog ends with its process"
-                raise errors.Corrupt(what, hint=hint)
-            raise diverged(what)
-        if self.place.position == START:
-            return
-        try:
-            position, raw = _page(self._log, self.place.before, patience)[0]
-        except Trimmed:
-            return  # the next entry of the log names the one before it
-        if (position, from_bytes(raw, position).id) != (self.place.position, self.place.entry):
-            raise diverged(f"the entry at {self.place.position} of the log is not the one applied here")
+        if (error := ahead_of(self._log, self.place, patience)) is not None:
+            raise error
 
     def news(self) -> list[tuple[int, bytes]]:
         """Return the new entries of the log, without repetitions."""
@@ -395,7 +407,8 @@ class Follower:
                 for position, raw in page:
                     entry = from_bytes(raw, position)
                     if entry.previous != place.entry or (workspace and entry.workspace != workspace):
-                        raise diverged(f"the entry after {place.position} of the log does not follow the one applied")
+                        what = f"the entry after {place.position} of the log does not follow the one applied"
+                        raise diverged(what, AHEAD)
                     if isinstance(entry, Detached):
                         break
                     self._apply_one(connection, position, entry)
@@ -416,6 +429,7 @@ class Follower:
                 errors.Closed(
                     f"the workspace left this log at revision {entry.revision}, for {entry.folder}",
                     hint="continue there; holdfast.salvage(path, file) writes a backup of this replica",
+                    moved_to=entry.folder,
                 )
             )
         self.has_left = True

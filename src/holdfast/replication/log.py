@@ -415,9 +415,16 @@ class Patience:
                 return call()
             except errors.Unreachable as error:
                 unreachable = error
-                if not self._outages:
+                if not self._outages or not error.retryable:
                     break
         raise unreachable
+
+
+# What to do where a log lacks what this node has followed: it is in its replicas alone.
+AHEAD = (
+    "an older log was put back, which lacks what this replica has: put the newer one back, or save it first, which"
+    " holdfast.salvage(path, file) does; then holdfast.rebuild(path, ahead=True) follows the log without it"
+)
 
 
 def end_of(log: CommitLog, seen: int, patience: Patience) -> int:
@@ -474,5 +481,5 @@ def _find(log: CommitLog, id: str, expected: int, patience: Patience) -> int | N
         if end == expected:
             return None
         if end < expected:
-            raise errors.Corrupt(f"the log ends at {end}, but ended at {expected} before", hint="restore the log")
+            raise errors.Corrupt(f"the log ends at {end}, but ended at {expected} before", hint=AHEAD)
     raise errors.Unreachable("the log does not deliver all of its entries")

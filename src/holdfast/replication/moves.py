@@ -65,7 +65,9 @@ def replicate(folder: Path, log: CommitLog, url: str, patience: float | None) ->
     log = ErrorMappingLog(log)
     with _alone(folder) as store:
         refuse_replica(store.writer)
-        if Patience(_seconds(patience)).outlast(log.head) != START:
+        with address.before_all("nothing was changed"):
+            end = Patience(_seconds(patience)).outlast(log.head)
+        if end != START:
             raise _taken()
         move = Move("log", url, _new_id())
         _note(folder, move)
@@ -100,7 +102,7 @@ def finish(
         if log is None and not move.url:
             raise errors.Invalid(
                 f"{place} was on its way {'to' if move.to == 'log' else 'out of'} a log when its process ended",
-                hint="open it with that log to finish: holdfast.open(folder, log=...)",
+                hint="open it with that log to finish: holdfast.open(path, log=...)",
             )
         found = log or address.connect(move.url, create=move.to == "log")  # it was there, or asked for
         try:

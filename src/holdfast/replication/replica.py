@@ -169,11 +169,15 @@ _TRIES = 50
 _WAITS = 64
 _BACKGROUND = 1.0  # most seconds that a sweep, for which no caller waits, holds the turn
 
+_away: set[str] = set()  # folders whose log was away when this process opened them, and has not been reached since
+
 E = TypeVar("E", bound=Entry)
 
 
 class Replica:
     """The journal of one node."""
+
+    cure = follower.REBUILD
 
     def __init__(
         self,
@@ -218,7 +222,7 @@ class Replica:
             try:
                 end, doubts = self._log.head(), [*self._log.durability()]
             except errors.Unreachable as error:
-                away = error.message
+                away = error.message if error.retryable else str(error)
         return NodeState(
             node=self.node,
             engine=engine_of(self._log),
@@ -246,10 +250,12 @@ class Replica:
         except errors.Unreachable as error:
             if not self._follower.workspace:
                 raise
-            import logging
+            if store.folder not in _away:  # a command opens it several times
+                import logging
 
-            warning = "the log cannot be reached; this node answers reads from its replica: %s"
-            logging.getLogger("holdfast").warning(warning, error)
+                _away.add(store.folder)
+                warning = "the log cannot be reached; this node answers reads from its replica: %s"
+                logging.getLogger("holdfast").warning(warning, error)
 
     def prepare(self, store: Store, ids: Ids) -> None:
         """Read how far the store has followed the log, and ask the log for nothing yet."""
@@ -272,6 +278,7 @@ class Replica:
             raise errors.Unreachable(error.message) from error
         self._store.domain = self._follower.workspace
         self._settled = True
+        _away.discard(self._store.folder)
 
     def migrate(self, lock_out: bool) -> int:
         """Append the migrations that the workspace lacks, each as an entry of its own; returns the schema."""

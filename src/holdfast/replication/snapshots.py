@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import apsw
 
@@ -28,14 +28,34 @@ from holdfast.ids import Ids
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.maintenance import backup
-from holdfast.kernel.migrations import schema_of
+from holdfast.kernel.migrations import logless, schema_of
 from holdfast.kernel.process_lock import OPEN, Turns
 from holdfast.kernel.store import Store, connect_raw
-from holdfast.kernel.store_files import FILE, require_store
+from holdfast.kernel.store_files import FILE, has_store, require_store
 from holdfast.kernel.translation import NotReady, translated
 from holdfast.kernel.tx import INDEXES
-from holdfast.replication.follower import Applied, applied_after, read_applied, serialize, write_applied
-from holdfast.replication.log import START, CommitLog, Patience, Snapshotted, Trimmed, from_bytes, send, to_bytes
+from holdfast.replication.address import before_all
+from holdfast.replication.follower import (
+    Applied,
+    ahead_of,
+    applied_after,
+    read_applied,
+    serialize,
+    write_applied,
+)
+from holdfast.replication.log import (
+    START,
+    CommitLog,
+    ErrorMappingLog,
+    Patience,
+    Snapshotted,
+    Trimmed,
+    from_bytes,
+    send,
+    to_bytes,
+)
+
+R = TypeVar("R")
 
 
 class Announcement(NamedTuple):
@@ -82,11 +102,17 @@ class Snapshots:
 _BUSY_TIMEOUT = 10.0
 
 
-def seeder(log: CommitLog) -> Callable[[apsw.Connection], None]:
-    """Return a function that makes a restored store the first replica of an empty log."""
-    if log.head() != START:
-        raise _taken()
-    return lambda copy: _seed(log, copy)
+def seeder(log: CommitLog, seeded: Callable[[], object]) -> Callable[[apsw.Connection], None]:
+    """Return a function that makes a restored store the first replica of an empty log, and then calls `seeded`."""
+    with before_all("nothing was made"):
+        if log.head() != START:
+            raise _taken()
+
+    def seed(copy: apsw.Connection) -> None:
+        _seed(log, copy)
+        seeded()
+
+    return seed
 
 
 def _seed(log: CommitLog, copy: apsw.Connection) -> None:
@@ -111,32 +137,48 @@ def _taken() -> errors.Exists:
 def check_log(log: object) -> None:
     """Raise Invalid unless this is a log."""
     if not isinstance(log, CommitLog):
-        raise errors.Invalid(f"log must be a CommitLog, not {type(log).__name__}", hint="such as holdfast.MemoryLog()")
+        message = f"log must be a CommitLog or the address of a log, not {type(log).__name__}"
+        raise errors.Invalid(message, hint="such as postgresql://host/db?workspace=team-a or nats://h1,h2,h3/team-a")
 
 
 def check_belongs(folder: Path, log: CommitLog) -> None:
     """Raise unless the log can be reached and holds the workspace of the replica in the folder."""
     source = folder / FILE
-    if not source.is_file():
+    if not has_store(folder):
         raise errors.NotFound(f"there is no replica in {folder}", hint="holdfast.open(path, log=...) makes one")
-    try:
-        page = log.tail(START)
-    except Trimmed as trimmed:
-        page = log.tail(trimmed.oldest)
+    with before_all("nothing was changed"):
+        try:
+            page = log.tail(START)
+        except Trimmed as trimmed:
+            page = log.tail(trimmed.oldest)
     if not page:
         raise errors.Invalid("the log is empty: nothing can be rebuilt from it", hint="check that it is the right log")
     found = from_bytes(page[0][1], page[0][0]).workspace
-    ours = _workspace_of(source)
-    if ours is not None and ours != found:
-        raise errors.Invalid(f"the log holds the workspace {found}, but the replica belongs to {ours}")
+    ours = _read(source, lambda connection: connection.execute("SELECT workspace FROM meta").fetchone())
+    if ours is not None and ours[0] != found:
+        raise errors.Invalid(f"the log holds the workspace {found}, but the replica belongs to {ours[0]}")
 
 
-def _workspace_of(source: Path) -> str | None:
-    """The workspace of a file, None if it is too damaged to read."""
+def check_not_ahead(folder: Path, log: CommitLog) -> None:
+    """Raise Corrupt if the replica in a folder, as far as it can be read, has entries that the log lacks."""
+    place = _read(folder / FILE, read_applied)
+    if place is not None and (error := ahead_of(ErrorMappingLog(log), place, Patience())) is not None:
+        raise error
+
+
+def without_log(folder: Path) -> errors.HoldfastError:
+    """The error of a folder that records no log: it is no replica, or one whose record is gone."""
+    require_store(folder)
+    if _read(folder / FILE, read_applied) is not None:
+        return logless()
+    return errors.Invalid(f"{folder} is not a replica of a log", hint="holdfast.replicate(path, log) takes it to one")
+
+
+def _read(source: Path, look: Callable[[apsw.Connection], R]) -> R | None:
+    """What is in a replica's file, None if it is too damaged to read."""
     try:
         with closing(connect_raw(str(source), apsw.SQLITE_OPEN_READWRITE)) as connection:
-            row = connection.execute("SELECT workspace FROM meta").fetchone()
-            return None if row is None else str(row[0])
+            return look(connection)
     except apsw.Error:
         return None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import errors
@@ -181,7 +181,7 @@ def open_workspace(
     busy_timeout: float = 10.0,
     transaction_timeout: float = 5.0,
     vfs: str | None = None,
-    log: CommitLog | None = None,
+    log: str | CommitLog | None = None,
     patience: float | None = None,
     folder: str | os.PathLike[str] | None = None,
     create: bool = False,
@@ -194,11 +194,14 @@ def open_workspace(
     that cannot be reached a write waits for it, `patience` seconds (12 by default) at most, then raises Unreachable.
 
     `open("postgresql://host/db?workspace=team-a", folder=".holdfast")` opens a log by its address, which the folder
-    records without secrets: from then on the folder is enough. With `create` a workspace that the log lacks is made.
+    records without secrets: from then on the folder is enough. `open(".holdfast", log=address)` does the same. With
+    `create` a workspace that the log lacks is made.
     """
     if str(path).startswith(("http:/", "https:/", "unix:/")):  # a Path has one slash
         raise errors.Invalid(f"{path} is an address, not a folder", hint="use holdfast.connect(url)")
     context = check_context(Context(derive_actor() if actor is None else actor))
+    if isinstance(log, str):
+        path, folder, log = _address_first(path, log, folder), path, None
     if is_moving(path if folder is None else folder):
         from holdfast.replication.moves import finish
 
@@ -210,17 +213,17 @@ def open_workspace(
 
         log = owned = address.connect(url, create=create)
     try:
-        if owned is not None and folder is not None:
-            address.prepare(folder, str(url), owned, patience)
-        engine = _open_engine(
-            path,
-            clock=clock,
-            max_value_bytes=max_value_bytes,
-            busy_timeout=busy_timeout,
-            transaction_timeout=transaction_timeout,
-            vfs=vfs,
-            journal=None if log is None else replica_of(log, clock, patience, owns=owned is not None),
-        )
+        named = folder is not None  # by its address: perhaps for the first time
+        with address.joining(path, str(url), owned, patience) if named and owned is not None else nullcontext():
+            engine = _open_engine(
+                path,
+                clock=clock,
+                max_value_bytes=max_value_bytes,
+                busy_timeout=busy_timeout,
+                transaction_timeout=transaction_timeout,
+                vfs=vfs,
+                journal=None if log is None else replica_of(log, clock, patience, owns=owned is not None),
+            )
     except BaseException:
         if owned is not None:
             owned.close()
@@ -272,6 +275,21 @@ def _open_engine(path: str | os.PathLike[str], *, journal: Journal | None, **opt
         return ReadOnlyEngine(path, refusal, **options)
 
 
+def _address_first(path: str | os.PathLike[str], log: str, folder: str | os.PathLike[str] | None) -> str:
+    """The address that stands in `log`, with the folder before it. Raises Invalid if it is none, or one too many."""
+    from holdfast.replication.address import is_address, parse
+
+    if is_address(path):
+        raise errors.Invalid(_NOT_BOTH)
+    if folder is not None:
+        raise errors.Invalid("the folder was given twice, as path and as folder=", hint="give it once")
+    parse(log)
+    return log
+
+
+_NOT_BOTH = "give the address of a log or log=, not both"
+
+
 def _by_address(
     path: str | os.PathLike[str], folder: str | os.PathLike[str] | None, log: CommitLog | None
 ) -> tuple[str | os.PathLike[str], str | None]:
@@ -285,7 +303,7 @@ def _by_address(
             raise errors.Invalid("folder= goes with the address of a log", hint="holdfast.open(folder) opens a folder")
         return path, None if log is not None else recorded_log(path)
     if log is not None:
-        raise errors.Invalid("give the address of a log or log=, not both")
+        raise errors.Invalid(_NOT_BOTH)
     if folder is None:
         hint = f'holdfast.open("{EXAMPLE}", folder=".holdfast")'
         raise errors.Invalid("a log needs a folder for this node's replica", hint=hint)

@@ -67,7 +67,7 @@ _MODULES: Final = {
     "help": ("help", "schema"),
     "mcp": ("mcp",),
     "page": ("session list", "session revoke", "ui"),
-    "nodes": ("detach", "replicate"),
+    "nodes": ("detach", "rebuild", "replicate"),
     "run": ("next", "run"),
     "share": ("purge", "share", "share off", "share on", "share status"),
     "server": ("login", "serve", "token create", "token list", "token revoke"),

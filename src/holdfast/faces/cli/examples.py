@@ -191,6 +191,7 @@ EXAMPLES: Final[dict[str, tuple[str | Example, ...]]] = {
     "version": ("holdfast version", "holdfast version --json"),
     "replicate": ("holdfast replicate 'postgresql://db.example.com/fleet?workspace=team-a' --create",),
     "detach": ("holdfast detach",),
+    "rebuild": ("holdfast rebuild",),
     "serve": (
         "holdfast serve --port 0",
         "holdfast serve --port 0 --tls auto --backup-dir ../backups --backup-every 1h",

@@ -56,24 +56,9 @@ _OWN: Final = {
     "--version",
 }  # with these, and when reading standard input, a command is direct
 _DIRECT: Final = {
-    *(
-        "backup",
-        "bench",
-        "demo",
-        "detach",
-        "doctor",
-        "edit",
-        "export",
-        "share",
-        "help",
-        "import",
-        "init",
-        "login",
-        "mcp",
-        "prime",
-    ),
-    *("prime", "replicate", "restore", "run", "schema", "serve", "setup", "token", "turn", "upgrade", "version"),
-    *("watch", "where"),
+    *("backup", "bench", "demo", "detach", "doctor", "edit", "export", "share", "help", "import", "init", "login"),
+    *("mcp", "prime", "rebuild", "replicate", "restore", "run", "schema", "serve", "setup", "token", "turn"),
+    *("upgrade", "version", "watch", "where"),
 }
 _READERS: Final = {"next", "prime"}  # they read the tasks that came with the repository, if there are new ones
 _ASKS: Final = {"add", "create", "new", "q"}  # they may have a question for the person at the terminal

@@ -140,8 +140,12 @@ def _looked(session: Session, look: Callable[[Session], Iterator[Found]]) -> Ite
 
 
 def _damaged(session: Session) -> str:
-    """What to do about damage: a backup first, otherwise what can be read."""
-    at = session.out.place
+    """What to do about damage: a replica has its log, others a backup first, otherwise what can be read."""
+    from holdfast.workspace.admin import cure_of
+
+    at, folder = session.out.place, session.place.folder
+    if folder is not None and (cure := cure_of(folder)):
+        return for_shell(cure, session.out.at)
     return (
         f"stop writing; holdfast restore{at} lists the backups: restore the latest into a new folder. If there is none,"
         f" holdfast backup --damaged FILE{at} saves what can be read, and holdfast restore FILE --dir NEW makes a"
@@ -325,7 +329,11 @@ def _log(session: Session) -> Iterator[Found]:
     assert state is not None
     where, *doubts = describe_node(state)
     if state.lag is None:
-        yield "bad", where, "check that the server of the log runs, and this machine's way to it; writes wait for it"
+        yield (
+            "bad",
+            where,
+            "check that the server of the log runs, this machine's way to it and its login; writes wait for it",
+        )
         return
     yield "ok", f"{where}; {doubts[0]}" if not state.doubts else where
     for doubt in state.doubts:

@@ -17,6 +17,7 @@ from holdfast.faces.cli.call import Session, run, tell
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.derive import derive
 from holdfast.faces.cli.times import until
+from holdfast.filesystem import recorded_log
 from holdfast.types import Page, counted
 
 UNFINISHED: Final = ("open", "in_progress", "pending_merge", "blocked")
@@ -44,7 +45,7 @@ def show_list(session: Session, given: dict[str, Any]) -> int:
     else:
         found = run(session, Tasks.list, given, explains=True)
     if not found and "cursor" not in given and not session.out.quiet:
-        tell(session, _none_listed(session, given, closed or everything, mine))
+        tell(session, _none_listed(session, given, closed or everything, mine) + _as_known(session))
     return 0
 
 
@@ -101,11 +102,21 @@ def _none_listed(session: Session, given: dict[str, Any], finished: bool, mine: 
     return f"there are no tasks yet: holdfast create 'TITLE'{session.out.place} makes one"
 
 
+def _as_known(session: Session) -> str:
+    """What to add where nothing was found: on a replica whose log is away, that others may have written meanwhile."""
+    folder = session.place.folder
+    if folder is None or recorded_log(folder) is None:
+        return ""
+    with session.open_local() as workspace:
+        state = workspace.node_state()
+    return "" if state is None or state.lag is not None else "; that is as this node knows it: its log is away"
+
+
 def show_ready(session: Session, given: dict[str, Any]) -> int:
     """List what is ready; say why if nothing is."""
     if not run(session, Tasks.ready, given, explains=True) and "cursor" not in given and not session.out.quiet:
         with session.open() as workspace:
-            tell(session, why_none_ready(workspace, {*given} - {"limit"}))
+            tell(session, why_none_ready(workspace, {*given} - {"limit"}) + _as_known(session))
     return 0
 
 

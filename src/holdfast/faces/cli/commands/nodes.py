@@ -1,4 +1,4 @@
-"""`holdfast replicate` and `holdfast detach`: a workspace goes to a log that several machines share, and back.
+"""`holdfast replicate`, `detach` and `rebuild`: a workspace goes to a log that several machines share, and back.
 
 Besides, what a node is in words, for `where` and `doctor`.
 """
@@ -60,6 +60,28 @@ def detach(session: Session, given: dict[str, Any]) -> int:
     revision = leave(folder)
     text = f"{folder} is a workspace of its own, at revision {revision}; the log {log} has ended"
     session.out.say({"folder": folder, "log": log, "revision": revision}, text)
+    return 0
+
+
+@command(
+    "rebuild",
+    Argument("ahead", "flag", help="also a replica that has what the log lacks: only the file set aside has it then"),
+)
+def rebuild(session: Session, given: dict[str, Any]) -> int:
+    """Make a new replica from the log in the place of one that is damaged or differs.
+
+    The old one is set aside in the folder, never deleted.
+    """
+    from holdfast.workspace.admin import rebuild as make
+
+    found = session.find_place()  # not `place`, which refuses a store of which a part is left
+    folder = None if found is None else found.folder
+    folder = local_folder(session, "a replica is rebuilt where it is stored") if folder is None else folder
+    _check_unserved(folder)
+    aside = str(make(folder, ahead=bool(given.get("ahead"))))
+    log = recorded_log(folder)
+    text = f"made a new replica in {folder} from {log}; the old one is {aside}"
+    session.out.say({"folder": folder, "log": log, "aside": aside}, text)
     return 0
 
 

@@ -30,7 +30,6 @@ from holdfast.types import as_time
 if TYPE_CHECKING:
     from holdfast.workspace import Workspace
 
-
 KEPT: Final = 10  # newest, and the last of each day before, for a week
 DAYS: Final = 7
 PAUSE: Final = 1.0  # seconds without a write before a copy is made
@@ -272,6 +271,8 @@ def _revision(session: Session) -> int | None:
     "restore",
     Argument("backup", word=True, help="a file, or latest"),
     Argument("unverified", "flag", help="also a backup without its .sha256 file, or with a wrong one"),
+    Argument("log", of="URL", help="into an empty log, with this folder as its first replica"),
+    Argument("create", "flag", help="make the workspace in the log if it is not there"),
 )
 def restore(session: Session, given: dict[str, Any]) -> int:
     """Make a workspace from a backup; without one, list the backups.
@@ -280,7 +281,9 @@ def restore(session: Session, given: dict[str, Any]) -> int:
     """
     from holdfast.workspace.admin import restore as make
 
-    folder = _target(session)
+    folder, log = _target(session), given.get("log")
+    if "create" in given and log is None:
+        raise Usage("--create goes with --log", hint="without it the workspace is one of this machine")
     if "backup" not in given:
         return _show(session, folder)
     source = given["backup"]
@@ -297,14 +300,15 @@ def restore(session: Session, given: dict[str, Any]) -> int:
     if not os.path.isfile(source):
         raise errors.NotFound(f"there is no backup {source}", hint=_LISTED)
     try:
-        revision = make(source, folder, verify=not given.get("unverified"))
+        revision = make(source, folder, log=log, create="create" in given, verify="unverified" not in given)
     except errors.Invalid as error:
         if not error.message.endswith("is not a backup of a workspace"):
             raise
         also = "; holdfast import reads an export" if source.endswith(".jsonl") else ""
         raise errors.Invalid(error.message, hint=_LISTED + also) from error
+    told = {"folder": folder, "backup": os.path.abspath(source), "log": recorded_log(folder), "revision": revision}
     text = f"restored {folder} from {source}, at revision {revision}; grants made after that backup are void"
-    session.out.say({"folder": folder, "backup": os.path.abspath(source), "revision": revision}, text)
+    session.out.say(told, text, *([f"it is the first replica of {told['log']}"] if log else []))
     return 0
 
 
@@ -388,10 +392,11 @@ def init(session: Session, given: dict[str, Any]) -> int:
     known = [] if found else backups_of(folder, session.environ)
     text = f"{'there is a workspace in' if found else 'made a workspace in'} {folder}"
     if given.get("log"):
+        recorded = recorded_log(folder)
         with open_workspace(given["log"], folder=folder, actor=session.actor, create=bool(given.get("create"))) as node:
-            if not found:
-                revision = node.revision
-                text = f"joined {recorded_log(folder)}, at revision {revision}; this node's replica is in {folder}"
+            if not found or recorded is None:
+                revision, did = node.revision, "joined" if not found else "recorded the log of this replica:"
+                text = f"{did} {recorded_log(folder)}, at revision {revision}; this node's replica is in {folder}"
     elif given.get("create"):
         raise Usage("--create goes with --log", hint="holdfast init makes a workspace of this machine without it")
     else:
