@@ -11,8 +11,9 @@ import os
 import select
 import socket
 import ssl
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import nkeys  # type: ignore[import-untyped]
+import psycopg
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -28,11 +30,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 import holdfast
 from holdfast import errors
+from holdfast.faces.cli import main
 from holdfast.replication.jetstream import JetStreamLog
 from holdfast.replication.log import START
 from holdfast.replication.postgres import PostgresLog
 from tests.worlds.nats import NatsCluster
-from tests.worlds.postgres import shared_server
+from tests.worlds.postgres import PostgresServer, shared_server
 
 PASSWORD = "s3cret-p4ssw0rd"
 
@@ -124,8 +127,10 @@ def test_n1_nats_over_tls_with_a_password_trusts_the_named_certificate_and_no_ot
     with holdfast.open(folder, actor="ann") as ws:
         assert ws.using(at_least="latest").cells.get("run", "cell").value == 1
     monkeypatch.setenv("NATS_PASSWORD", "another")
-    with pytest.raises(errors.Unreachable, match=r"(?i)authorization violation"):
+    with pytest.raises(errors.LogRefused, match=r"(?i)authorization violation") as refusal:
         reached(addresses[1])
+    assert not refusal.value.retryable
+    assert "NATS_CREDS, NATS_NKEY, NATS_USER and NATS_PASSWORD, or NATS_TOKEN" in refusal.value.hint
 
 
 def test_n1_a_nats_server_that_asks_for_a_certificate_gets_it(
@@ -197,11 +202,100 @@ def test_n1_a_credentials_file_of_nats_logs_in(
         if fits:
             assert reached(server.url) == START
         else:
-            with pytest.raises(errors.Unreachable, match=r"(?i)authorization violation"):
+            with pytest.raises(errors.LogRefused, match=r"(?i)authorization violation"):
                 reached(server.url)
 
 
 # --- PostgreSQL ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded(stack: ExitStack) -> PostgresServer:
+    """A server with a workspace `first`, that lets the role `fleet` in with a password, to what the page says."""
+    rules = Path(tempfile.mkstemp(prefix="hf-hba-")[1])
+    stack.callback(rules.unlink)
+    rules.write_text("local all postgres trust\nlocal all all scram-sha-256\n")
+    rules.chmod(0o644)  # the server is another user
+    server = PostgresServer(f"hba_file={rules}")
+    stack.callback(server.remove)
+    with closing(PostgresLog(server.url, "first", create=True)) as log:
+        assert log.head() == START
+    with psycopg.connect(server.url) as connection:
+        connection.execute(f"CREATE ROLE fleet LOGIN PASSWORD '{PASSWORD}'")
+        connection.execute("GRANT USAGE ON SCHEMA holdfast TO fleet")
+        connection.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA holdfast TO fleet")
+    return server
+
+
+def test_the_rights_that_the_page_names_suffice_for_another_workspace(
+    guarded: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    url = f"{guarded.url.replace('user=postgres', 'user=fleet')}&workspace=second"
+    with holdfast.open(url, folder=tmp_path / "node", actor="ann", create=True) as ws:
+        assert ws.cells.increment("run", "cell") == 1
+    with psycopg.connect(guarded.url) as connection:
+        connection.execute("REVOKE INSERT ON ALL TABLES IN SCHEMA holdfast FROM fleet")
+    with holdfast.open(tmp_path / "node", actor="ann") as ws:
+        assert ws.using(at_least="latest").cells.get("run", "cell").value == 1
+        with pytest.raises(errors.LogRefused, match="permission denied") as refusal:
+            ws.cells.increment("run", "cell")
+    assert "the rights that docs/engines.md names" in refusal.value.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "advice"),
+    [
+        ({"user=postgres": "user=fleet"}, "PGPASSFILE"),
+        ({"user=postgres": "user=fleet&password=wrong"}, "PGPASSFILE"),
+        ({"user=postgres": "user=nobody-we-know&password=wrong"}, "PGPASSFILE"),
+        ({"/postgres?": "/another?"}, "correct the database in the address, or make it"),
+        ({"user=postgres": "user=postgres&port=99999"}, "correct the port in the address"),
+    ],
+)
+def test_a_refused_login_says_at_once_what_to_give_in_every_face_and_is_no_reason_to_retry(
+    guarded: PostgresServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, str], advice: str
+) -> None:
+    url = guarded.url
+    for found, instead in change.items():
+        url = url.replace(found, instead)
+    url = f"{url}&workspace=first"
+    holdfast.open(tmp_path / "own", actor="ann").close()
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: holdfast.replicate(tmp_path / "own", url, create=True),
+        lambda: holdfast.open(url, folder=tmp_path / "node", actor="ann"),
+    )
+    for call in calls:
+        with pytest.raises(errors.LogRefused) as refusal:
+            call()
+        assert advice in refusal.value.hint
+        assert "retry" not in refusal.value.hint
+        assert not refusal.value.retryable
+    assert not (tmp_path / "node").exists()
+    for words in (
+        ["replicate", url, "--dir", str(tmp_path / "own")],
+        ["init", "--log", url, "--dir", str(tmp_path / "n")],
+    ):
+        assert main(words) == errors.LogRefused.exit_code
+        said = capsys.readouterr().err
+        assert advice in said
+        assert "wrong" not in said.replace("password authentication failed", "")
+
+
+def test_a_node_that_lost_its_login_reads_on_and_says_what_to_give(
+    guarded: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    url = f"{guarded.url.replace('user=postgres', 'user=fleet')}&workspace=second"
+    with holdfast.open(url, folder=tmp_path / "node", actor="ann", create=True) as ws:
+        ws.cells.increment("run", "cell")
+    monkeypatch.delenv("PGPASSWORD")
+    with holdfast.open(tmp_path / "node", actor="ann") as ws:
+        assert ws.cells.get("run", "cell").value == 1
+        with pytest.raises(errors.LogRefused, match="no password supplied"):
+            ws.cells.increment("run", "cell")
+    assert main(["doctor", "--dir", str(tmp_path / "node"), "--actor", "ann"]) == 1
+    assert "PGPASSFILE" in capsys.readouterr().out
 
 
 class TlsEnd:

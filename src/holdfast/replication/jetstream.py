@@ -391,7 +391,9 @@ class JetStreamLog(EngineLog[Connection]):
             if refused.code == _STREAM_EXISTS:
                 return self._info()
             message = f"{self._open().address} cannot place {replicas} replicas: {refused.message}"
-            raise errors.Unreachable(message, hint="start the other servers, or add replicas=1") from None
+            raise errors.Unreachable(
+                message, hint="start the other servers, or write ?replicas=1 in the address"
+            ) from None
 
     def _check_stream(self, found: dict[str, Any]) -> None:
         """Raise Invalid unless a stream can hold workspaces: somebody else may have made it."""

@@ -30,6 +30,10 @@ from nats.aio.msg import Msg
 from holdfast import errors
 from holdfast.replication.engine_log import SharedClient
 
+_LOGIN = (
+    "give every process on this folder the login: NATS_CREDS, NATS_NKEY, NATS_USER and NATS_PASSWORD, or NATS_TOKEN;"
+    " see docs/engines.md, NATS JetStream"
+)
 _ANSWER = 3.0  # seconds for which an answer is waited for
 _CONNECT = 2.0  # for which each server may take to greet
 _CLOSE = 0.5  # for which the end of a connection is waited for
@@ -146,7 +150,7 @@ class Connection(SharedClient):
         except TimeoutError:
             raise errors.Unreachable(f"{self.address}: no server has greeted yet{self._complaint}") from None
         if isinstance(client, errors.Unreachable):
-            raise errors.Unreachable(client.message)
+            raise type(client)(client.message, hint=client.hint)
         tokens = [str(next(self._tokens)) for _ in requests]
         calls = [_Call(request.batch, asyncio.get_running_loop().create_future()) for request in requests]
         self._calls.update(zip(tokens, calls, strict=True))
@@ -206,7 +210,7 @@ class Connection(SharedClient):
                 if client is not None:
                     self._heard.clear()
                     await _close(client)
-                self._connected.set_result(errors.Unreachable(f"{self.address}: {self._say(error)}"))
+                self._connected.set_result(self._failure(error))
                 await asyncio.sleep(0 if self._closed else _RECONNECT)
                 self._connected = loop.create_future()
                 continue
@@ -222,6 +226,13 @@ class Connection(SharedClient):
                     call.done.set_exception(nats.errors.ConnectionClosedError())
             await _close(client)
         self._connected.set_result(errors.Unreachable(f"the connection to {self.address} is closed"))
+
+    def _failure(self, error: Exception) -> errors.Unreachable:
+        """The error of a connection that was not made."""
+        said = f"{self.address}: {self._say(error)}"
+        if isinstance(error, nats.errors.AuthorizationError) or "authorization" in str(error).lower():
+            return errors.LogRefused(said, hint=_LOGIN)
+        return errors.Unreachable(said)
 
     async def _connect(self) -> Client:
         error: Exception = nats.errors.NoServersError()

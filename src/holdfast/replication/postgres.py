@@ -13,6 +13,7 @@ that was fetched is kept for a moment: whoever learned of news by it reads it ag
 
 from __future__ import annotations
 
+import re
 import select
 import socket
 import threading
@@ -97,6 +98,17 @@ _DELETE_ENTRIES = (
 _NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
 _DELETE_BLOBS: LiteralString = "DELETE FROM holdfast.blobs WHERE workspace = %(w)s AND put_at < %(trimmed)s"
 
+_RIGHTS = "give the role the rights that docs/engines.md names, in PostgreSQL"
+# What a refused connection says, and what to do about it.
+_REFUSALS = {
+    'database ".*" does not exist': "correct the database in the address, or make it",
+    "invalid port number": "correct the port in the address",
+    'password|pg_hba.conf|authentication|role ".*" (?:does not exist|is not permitted)': (
+        "give every process on this folder the login as libpq takes it: PGPASSFILE, PGSERVICE, PGUSER; see"
+        " docs/engines.md, PostgreSQL"
+    ),
+    "permission denied for database": _RIGHTS,
+}
 R = TypeVar("R")
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -233,8 +245,9 @@ def _find_workspace(connection: Connection, name: str) -> int | None:
 def _make_workspace(connection: Connection, name: str) -> int | None:
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SETUP_LOCK,))  # CREATE IF NOT EXISTS races
-        for statement in _TABLES:
-            connection.execute(statement)
+        if connection.execute("SELECT to_regclass('holdfast.blobs')").fetchone() == (None,):  # else no right is needed
+            for statement in _TABLES:
+                connection.execute(statement)
         connection.execute("INSERT INTO holdfast.workspaces (name) VALUES (%s) ON CONFLICT DO NOTHING", (name,))
     return _find_workspace(connection, name)
 
@@ -273,8 +286,7 @@ class Server(SharedClient):
             yield connection
         except psycopg.Error as error:
             definite = error.sqlstate is not None and error.sqlstate[:2] not in ("08", "57") and not connection.broken
-            kind = errors.Unreachable if definite else lost
-            raise kind(self._say(error)) from error
+            raise (self._failure(error) if definite else lost(self._say(error))) from error
         finally:
             self._give_back(connection)
 
@@ -301,7 +313,7 @@ class Server(SharedClient):
         try:
             connection: Connection = psycopg.connect(self._conninfo, autocommit=True)
         except psycopg.Error as error:
-            raise errors.Unreachable(self._say(error)) from None
+            raise self._failure(error) from None
         try:
             row = connection.execute(_SETTINGS).fetchone()
             assert row is not None
@@ -316,6 +328,15 @@ class Server(SharedClient):
                 raise errors.Unreachable(self._say(error)) from None
             raise
         return connection
+
+    def _failure(self, error: psycopg.Error) -> errors.Unreachable:
+        """The error of a call that did nothing. Of a refused login the client has the text alone."""
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            return errors.LogRefused(self._say(error), hint=_RIGHTS)
+        for told, hint in _REFUSALS.items():
+            if not error.sqlstate and re.search(told, str(error)):
+                return errors.LogRefused(self._say(error), hint=hint)
+        return errors.Unreachable(self._say(error))
 
     def _say(self, error: Exception) -> str:
         """What an engine's error says, in one line and without passwords."""
