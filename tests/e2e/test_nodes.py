@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,9 +22,10 @@ import pytest
 
 import holdfast
 from holdfast import errors
+from holdfast.filesystem import LOG_URL
 from holdfast.testing.crowd import LONG, start
 from tests.amounts import amount
-from tests.http.running import Running
+from tests.http.running import Running, command
 from tests.worlds.postgres import shared_server
 
 RUN = "run"
@@ -161,6 +166,56 @@ def test_a_client_finds_the_one_node_that_is_left_and_says_if_there_is_none(flee
             ws.cells.set(RUN, "cell", 2)
         with pytest.raises(errors.Unreachable):
             ws.watch()
+
+
+def test_a_node_whose_workspace_left_says_where_it_goes_on_and_not_to_restore_a_backup(fleet: Fleet) -> None:
+    """A restored backup would be a second workspace beside the one that goes on."""
+    fleet.kill(0)
+    holdfast.detach(fleet.folders[0])
+    node = fleet.servers[1]
+    answer = node.call("PUT", "/api/cells/run/cell", json={"value": 1})
+    assert (answer.status_code, answer.json()["code"]) == (503, "CLOSED")
+    assert f"left this log at revision 0, for {socket.gethostname()}:{fleet.folders[0]}" in answer.json()["error"]
+    assert answer.json()["hint"].startswith("continue there; `holdfast backup --damaged FILE`")
+    assert node.call("GET", "/readyz").json()["hint"] == answer.json()["hint"]
+    with holdfast.connect(node.url, token=node.token, actor="ann") as ws, pytest.raises(errors.Closed) as refusal:
+        ws.cells.get(RUN, "cell")
+    assert refusal.value.hint.startswith("continue there; holdfast.salvage(path, file)")
+    where = [sys.executable, "-m", "holdfast", "where", "--dir", str(fleet.folders[1])]
+    said = subprocess.run(where, capture_output=True, text=True, check=False).stdout
+    assert "continue there; holdfast backup --damaged FILE" in said
+    assert "restore a backup" not in said
+
+
+def test_a_node_that_starts_while_its_log_is_away_serves_reads_at_once_and_stops_cleanly(tmp_path: Path) -> None:
+    """The releasing of old claims, a write, waits for the log beside; its patience is over much later."""
+    folder = tmp_path / "node"
+    with holdfast.open(f"{shared_server().url}&workspace=away-{os.urandom(6).hex()}", folder=folder, create=True) as ws:
+        ws.using(actor="ann").cells.set(RUN, "cell", 1)
+    (folder / LOG_URL).write_text("postgresql://localhost:1/nothing?workspace=team")
+    server = Running(folder)
+    try:
+        assert "holdfast_upkeep_failures_total 0\n" in server.call("GET", "/metrics").text
+        assert server.call("GET", f"/api/cells/{RUN}/cell").json()["value"] == 1
+        assert server.stop() == 0
+    finally:
+        server.end()
+
+
+def test_a_server_that_is_stopped_while_it_starts_stops_cleanly(tmp_path: Path) -> None:
+    folder = tmp_path / "node"
+    url = f"{shared_server().url}&workspace=away-{os.urandom(6).hex()}"
+    holdfast.open(url, folder=folder, actor="ann", create=True).close()
+    (folder / LOG_URL).write_text("postgresql://localhost:1/nothing?workspace=team")
+    server = subprocess.Popen(command(folder, "--port", "0"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stderr is not None
+        assert "the log cannot be reached" in server.stderr.readline()
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(LONG) == 0
+    finally:
+        server.kill()
+        server.communicate()
 
 
 def test_addresses_and_tokens_that_do_not_go_together_are_invalid() -> None:

@@ -29,7 +29,8 @@ class Running:
         said = self.process.stdout.readline()
         assert said.startswith("listening on "), (said, self.process.communicate(timeout=PATIENCE))
         self.url = said.split()[-1]
-        self.token = (folder / "token").read_text().strip()
+        token = folder / "token"  # none where tokens of another server are
+        self.token = token.read_text().strip() if token.exists() else ""
 
     def call(self, method: str, path: str, token: str | None = None, **given: Any) -> httpx.Response:
         """A request as any program would send it."""

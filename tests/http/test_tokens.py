@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -215,6 +216,27 @@ def test_a_damaged_file_is_told_on_the_command_line_and_when_a_server_starts(tmp
         assert (tmp_path / "tokens.json").read_bytes() == b"[{"
     finally:
         running.end()
+
+
+def test_a_server_with_the_tokens_of_another_makes_none_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with serving(tmp_path / "a") as server:
+        secret = token_of(server)
+    (tmp_path / "b").mkdir()
+    shutil.copy(tmp_path / "a" / "tokens.json", tmp_path / "b")
+    running = Running(tmp_path / "b")
+    try:
+        assert running.call("GET", "/api/whoami", token=secret).json()["role"] == "admin"
+        assert not (tmp_path / "b" / "token").exists()
+        assert len(Tokens(tmp_path / "b").all()) == 1
+        assert running.stop() == 0
+        assert running.process.stdout is not None
+        said = running.process.stdout.read()
+    finally:
+        running.end()
+    assert "send a token as Authorization: Bearer TOKEN; make one: holdfast token create" in said
+    assert "the first token" not in said
+    assert "$(cat" not in said
 
 
 def test_the_first_token_that_a_server_tells_of_is_there(tmp_path: Path) -> None:

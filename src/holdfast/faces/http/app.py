@@ -343,8 +343,8 @@ class App:
 
     def refuse(self, request: Request, error: errors.HoldfastError) -> None:
         """Answer with an error."""
-        if isinstance(error, errors.Closed):  # the hints of others are about opening it again
-            error = auth.lost_store(error.message)
+        if isinstance(error, errors.Closed):  # most hints are about opening it again
+            error = auth.closed_here(error)
         if request.started:  # the client sees that its response breaks off
             request.abort()
             return self._ended(request, error.status)

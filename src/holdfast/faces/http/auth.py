@@ -144,12 +144,18 @@ class Tokens:
             tokens[:] = kept
 
     def make_first(self, first_start: bool) -> None:
-        """On the first start, create an admin token in a file that only its owner can read."""
+        """On the first start, create an admin token in a file that only its owner can read.
+
+        Not beside tokens that were copied from another server: those who manage that one have its admin token.
+        """
         path = self._path.parent / FIRST_TOKEN
-        if not self._path.exists() or (first_start and not path.exists()):
+        if not self._path.exists() or (first_start and not path.exists() and not self._has_admin()):
             secret = f"hft_{new_secret()}"
             write_private(path, f"{secret}\n".encode())  # first, so that a start that is killed here can be repeated
             self._add(secret, "admin", EVERY, None, "created by the first start")
+
+    def _has_admin(self) -> bool:
+        return any(token.role == "admin" and token.workspace == EVERY for token in self._read())
 
     # --- the file ----------------------------------------------------------------------------------------------------
 
@@ -186,12 +192,17 @@ class Tokens:
             os.close(lock)
 
 
-LOST_HINT: Final = "put the folder back as it was, or restore a backup; then restart the server"
+_LOST_HINT: Final = "put the folder back as it was, or restore a backup; then restart the server"
 
 
 def lost_store(message: str = "the folder of this server was removed or moved while it ran") -> errors.Closed:
     """The error of a server whose files are gone. It cannot go on with others: what it has open is not them."""
-    return errors.Closed(message, hint=LOST_HINT)
+    return errors.Closed(message, hint=_LOST_HINT)
+
+
+def closed_here(error: errors.Closed) -> errors.Closed:
+    """The error of a server whose workspace is closed: its files are gone, unless the workspace went elsewhere."""
+    return error if "moved_to" in error.details else lost_store(error.message)
 
 
 def digest(secret: str) -> str:

@@ -111,18 +111,24 @@ class Upkeep:
         self.failures = 0
 
     async def start(self) -> None:
-        """Open every workspace, release stale claims, and start the background work."""
+        """Open every workspace, release the claims that expired while no server ran, and start the background work.
+
+        A replica is served at once: its write may have to wait for the log, reads need not.
+        """
         for name in self._spaces.names():
-            await self._attempt(f"the start of {name or 'the main workspace'}", self._begin(name))
+            await self._attempt(_start_of(name), self._begin(name))
         self._tasks.append(asyncio.ensure_future(self._repeat(CHECKPOINT_EVERY, self._checkpoint)))
         every = self._settings.backup_every
         if every is not None:
             self._tasks.append(asyncio.ensure_future(self._repeat(every, self.back_up)))
 
     async def _begin(self, name: str) -> None:
-        """Open a workspace and release the claims that expired while no server ran."""
-        space = self._spaces.get(name)
-        await asyncio.to_thread(space.workspace.tasks.release_stale_claims)
+        workspace = self._spaces.get(name).workspace
+        release = asyncio.to_thread(workspace.tasks.release_stale_claims)
+        if workspace.node_state(ask=False) is None:
+            await release
+        else:
+            self._tasks.append(asyncio.ensure_future(self._attempt(_start_of(name), release)))
 
     async def stop(self) -> None:
         """Stop it, with a last backup if there is a folder for backups."""
@@ -185,6 +191,10 @@ class Upkeep:
         except (errors.HoldfastError, OSError) as error:
             self.failures += 1
             _log.error("%s failed: %s", what, error)
+
+
+def _start_of(name: str) -> str:
+    return f"the start of {name or 'the main workspace'}"
 
 
 def _back_up_soon(workspace: Workspace, folder: Path, until: int) -> None:

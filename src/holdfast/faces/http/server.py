@@ -277,6 +277,9 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(ValueError, RuntimeError):  # a server in another thread is stopped by `stop`
+                self._loop.add_signal_handler(number, self._stop.set)
         self.spaces = spaces = self._spaces()
         try:
             spaces.get(MAIN)
@@ -285,9 +288,6 @@ class Server:
             await app.start()
             if shortage := shortage_of(len(spaces.names())):
                 _log.warning("%s", shortage)
-            for number in (signal.SIGINT, signal.SIGTERM):
-                with suppress(ValueError, RuntimeError):  # a server in another thread is stopped by `stop`
-                    self._loop.add_signal_handler(number, self._stop.set)
             connections.listen(Listener(self._bound, self._tls()))
             if self._private is not None:
                 connections.listen(Listener(self._private, private=True))

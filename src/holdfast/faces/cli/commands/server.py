@@ -24,8 +24,9 @@ from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.credentials import Credentials, remember
 from holdfast.faces.cli.width import fitted, title
-from holdfast.faces.http.auth import EVERY, FIRST_TOKEN, LOST_HINT, MAIN, Token, Tokens, check_space
+from holdfast.faces.http.auth import EVERY, FIRST_TOKEN, MAIN, Token, Tokens, check_space, closed_here
 from holdfast.faces.http.listener import BACKUPS_KEPT, MAX_WATCHERS, PORT, Settings
+from holdfast.hints import for_shell
 from holdfast.workspace import Workspace, with_context
 from holdfast.workspace.context import ROLES, CallerGoneError, Context, derive_actor
 from holdfast.workspace.tokens import FileTokens
@@ -137,7 +138,8 @@ def _tries(server: Server, token: Path) -> list[str]:
         where, more = "http://localhost", f" --unix-socket {server.settings.socket}"
     elif server.certificate is not None:
         more = f" --cacert {server.certificate[0]}"
-    curl = f'  curl -s{more} -H "Authorization: Bearer $(cat {token})" -H "X-Agent-ID: agent-1"'
+    secret = f"$(cat {token})" if token.exists() else "TOKEN"
+    curl = f'  curl -s{more} -H "Authorization: Bearer {secret}" -H "X-Agent-ID: agent-1"'
     return [
         f"{curl} -H 'Content-Type: application/json' -d '{{\"title\": \"a first task\"}}' {where}/api/tasks",
         f"{curl} -X POST {where}/api/tasks/claim-next",
@@ -188,7 +190,7 @@ def _answer_whether(workspace: Workspace) -> bytes:
             raise errors.Closed("its store was removed, moved or replaced while it ran")
         workspace.revision  # noqa: B018  # raises unless it can be read
     except errors.Closed as error:
-        reason = f"{error.message}; {LOST_HINT}"
+        reason = f"{error.message}; {for_shell(closed_here(error).hint)}"
         return private_socket.encode_answer(error.exit_code, [(private_socket.ERROR, reason.encode())])
     return private_socket.encode_answer(0, [])
 
