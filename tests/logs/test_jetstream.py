@@ -19,6 +19,7 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.clock import Signal
+from holdfast.hints import for_shell
 from holdfast.kernel.journal import LogMoved
 from holdfast.replication.jetstream import PART, JetStreamLog
 from holdfast.replication.log import START, LostAnswer, Patience
@@ -251,8 +252,10 @@ def test_a_stream_that_is_not_made_for_workspaces_is_refused(server: NatsCluster
 
 def test_more_replicas_than_servers_are_not_made_fewer(server: NatsCluster) -> None:
     log = JetStreamLog(f"{server.url}?replicas=3", "w", create=True)
-    with pytest.raises(errors.Unreachable, match="3 replicas"):
+    with pytest.raises(errors.Unreachable, match="3 replicas") as refusal:
         log.head()
+    for hint in (refusal.value.hint, for_shell(refusal.value.hint)):
+        assert hint.endswith("or write ?replicas=1 in the address")
     log.close()
 
 
