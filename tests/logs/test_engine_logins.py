@@ -236,7 +236,7 @@ def test_the_rights_that_the_page_names_suffice_for_another_workspace(
         assert ws.cells.increment("run", "cell") == 1
     with psycopg.connect(guarded.url) as connection:
         connection.execute("REVOKE INSERT ON ALL TABLES IN SCHEMA holdfast FROM fleet")
-    with holdfast.open(tmp_path / "node", actor="ann") as ws:
+    with holdfast.open(tmp_path / "node", actor="ann", patience=1) as ws:
         assert ws.using(at_least="latest").cells.get("run", "cell").value == 1
         with pytest.raises(errors.LogRefused, match="permission denied") as refusal:
             ws.cells.increment("run", "cell")
@@ -290,7 +290,7 @@ def test_a_node_that_lost_its_login_reads_on_and_says_what_to_give(
     with holdfast.open(url, folder=tmp_path / "node", actor="ann", create=True) as ws:
         ws.cells.increment("run", "cell")
     monkeypatch.delenv("PGPASSWORD")
-    with holdfast.open(tmp_path / "node", actor="ann") as ws:
+    with holdfast.open(tmp_path / "node", actor="ann", patience=0.1) as ws:
         assert ws.cells.get("run", "cell").value == 1
         with pytest.raises(errors.LogRefused, match="no password supplied"):
             ws.cells.increment("run", "cell")

@@ -311,3 +311,17 @@ def test_a_block_begins_with_all_that_was_acknowledged_on_a_late_log_too(nodes: 
         assert tx.cells.get(RUN, "cell").value == 1
         tx.cells.set(RUN, "cell", 2)
     assert_equal(a, b)
+
+
+def test_a_login_that_is_renewed_meanwhile_is_outlasted_and_one_that_never_was_is_not() -> None:
+    refusals = [errors.LogRefused("no password"), errors.LogRefused("no password")]
+
+    def call() -> str:
+        if refusals:
+            raise refusals.pop()
+        return "in"
+
+    with pytest.raises(errors.LogRefused):
+        Patience(timer=LeapingClock()).outlast(call, refusals=False)
+    assert len(refusals) == 1
+    assert Patience(timer=LeapingClock()).outlast(call) == "in"

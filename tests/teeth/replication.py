@@ -93,7 +93,7 @@ BUGS = [
     Bug(
         "an outage is not waited for",
         "replication/log.py",
-        "                if not self._outages or not error.retryable:\n",
+        "                if not self._outages or not (refusals or error.retryable):\n",
         "                if True:\n",
         PATIENCE,
     ),

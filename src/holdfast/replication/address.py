@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from holdfast import errors
 from holdfast.filesystem import LOG_URL, check_place, make_folder, recorded_log, write_private
-from holdfast.kernel.store_files import has_store
+from holdfast.kernel.store_files import MARK, PARTS, has_store
 from holdfast.replication.log import PATIENCE, CommitLog, ErrorMappingLog, Patience
 
 # by scheme: the extra that has its client
@@ -27,6 +27,7 @@ _EXAMPLES = f"such as {EXAMPLE} or nats://h1,h2,h3/team-a"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
+_OURS = (*PARTS, MARK, LOG_URL, ".gitignore")
 _USED_UP = (
     "nothing was made; the name is used up: choose another, or free it, see docs/engines.md, From a file to a log, and"
     " back"
@@ -107,7 +108,7 @@ def joining(folder: str | os.PathLike[str], url: str, log: CommitLog, patience: 
         yield
         return
     with before_all("nothing was made"):
-        Patience(PATIENCE if patience is None else patience).outlast(ErrorMappingLog(log).head)
+        Patience(PATIENCE if patience is None else patience).outlast(ErrorMappingLog(log).head, refusals=False)
     check_place(os.path.realpath(folder))
     found = os.listdir(folder) if os.path.isdir(folder) else None
     make_folder(folder)
@@ -117,8 +118,9 @@ def joining(folder: str | os.PathLike[str], url: str, log: CommitLog, patience: 
     except errors.Closed as error:
         if "moved_to" in error.details:
             for name in {*os.listdir(folder)}.difference(found or ()):
-                os.unlink(os.path.join(folder, name))
-            if found is None:
+                if name in _OURS or name.endswith(".lock"):
+                    os.unlink(os.path.join(folder, name))
+            if found is None and not os.listdir(folder):
                 os.rmdir(folder)
             error.hint = _USED_UP
         raise

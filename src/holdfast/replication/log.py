@@ -408,14 +408,17 @@ class Patience:
             pause = min(2 * pause, _LONGEST_PAUSE)
             yield
 
-    def outlast(self, call: Callable[[], R]) -> R:
-        """Call until the log can be reached. Raises Unreachable when the time is over."""
+    def outlast(self, call: Callable[[], R], *, refusals: bool = True) -> R:
+        """Call until the log can be reached. Raises Unreachable when the time is over.
+
+        A refused login is outlasted too, as one that is being renewed, unless there was none before: no `refusals`.
+        """
         for _ in self.looks():
             try:
                 return call()
             except errors.Unreachable as error:
                 unreachable = error
-                if not self._outages or not error.retryable:
+                if not self._outages or not (refusals or error.retryable):
                     break
         raise unreachable
 

@@ -66,7 +66,7 @@ def replicate(folder: Path, log: CommitLog, url: str, patience: float | None) ->
     with _alone(folder) as store:
         refuse_replica(store.writer)
         with address.before_all("nothing was changed"):
-            end = Patience(_seconds(patience)).outlast(log.head)
+            end = Patience(_seconds(patience)).outlast(log.head, refusals=False)
         if end != START:
             raise _taken()
         move = Move("log", url, _new_id())

@@ -103,7 +103,7 @@ _RIGHTS = "give the role the rights that docs/engines.md names, in PostgreSQL"
 _REFUSALS = {
     'database ".*" does not exist': "correct the database in the address, or make it",
     "invalid port number": "correct the port in the address",
-    'password|pg_hba.conf|authentication|role ".*" (?:does not exist|is not permitted)': (
+    r'authentication failed|no password supplied|pg_hba\.conf|role ".*" (?:does not exist|is not permitted)': (
         "give every process on this folder the login as libpq takes it: PGPASSFILE, PGSERVICE, PGUSER; see"
         " docs/engines.md, PostgreSQL"
     ),
