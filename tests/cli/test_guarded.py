@@ -263,3 +263,25 @@ def test_i22_a_patch_is_guarded_in_the_folder_where_it_is_applied(
         assert made("guard", "--hook", "codex", stdin=asked).code == code
     asked = json.dumps({**payload, "tool_input": {"command": call, "workdir": "src"}})
     assert made("guard", "--hook", "codex", stdin=asked).code == (code or 2)
+
+
+# --- hooks that do not run -------------------------------------------------------------------------------------------
+
+
+def test_i22_doctor_and_check_report_hooks_that_are_gone_or_switched_off(shell: Shell, repository: Path) -> None:
+    assert shell("init").code == 0
+    assert shell("setup", "claude", "--no-mcp").code == 0
+    assert shell("doctor").code == 0
+    settings = repository / ".claude" / "settings.json"
+    kept = settings.read_text()
+    for text, what in (
+        (kept.replace("holdfast guard --hook claude", "holdfast prime --hook claude"), "is not up to date"),
+        (json.dumps({**json.loads(kept), "disableAllHooks": True}), "switches all hooks off"),
+        (None, "does not exist"),
+    ):
+        settings.unlink() if text is None else settings.write_text(text)
+        for call in (("doctor",), ("setup", "claude", "--check")):
+            found = shell(*call)
+            assert (found.code, what in found.out) == (1, True), found
+    assert shell("setup", "claude", "--remove").code == 0
+    assert shell("doctor").code == 0, "it is not wanted here"

@@ -84,3 +84,15 @@ def test_i22_the_hooks_of_a_plugin_decide_like_those_of_a_project(made: Cli, pro
         ["sh", "-c", command], cwd=project, input=told, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True
     )
     assert (done.returncode, "Refused" in done.stderr) == (2, True), "a program that does not work refuses"
+
+
+def test_i22_a_plugin_works_where_path_has_no_holdfast(cli: Cli, project: Path) -> None:
+    assert cli("init").code == 0
+    done = cli("setup", "claude", "--plugin", "my plugin", PATH="/usr/bin:/bin")
+    assert done.code == 0
+    assert f"claude --plugin-dir '{project / 'my plugin'}'" in done.err, "as a shell takes it"
+    assert "PATH has no holdfast" in done.err
+    assert Path((project / ".holdfast" / "program").read_text().strip()).name == "holdfast"
+    assert not (project / "CLAUDE.md").exists(), "and nothing is beside the plugin"
+    found = Path((project / ".holdfast" / "program").read_text().strip()).parent
+    assert "PATH has no holdfast" not in cli("setup", "claude", "--plugin", "my plugin", PATH=str(found)).err

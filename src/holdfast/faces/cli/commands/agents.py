@@ -387,14 +387,23 @@ def _changed(session: Session, changes: list[Any], *notes: str) -> int:
 
 
 def _plugin(session: Session, client: str, folder: Any, ways: list[str], choice: Any) -> int:
-    """Write a plugin into a folder."""
+    """Write a plugin into a folder; where PATH has no holdfast, the project at hand says where it is."""
+    from pathlib import Path
+
+    from holdfast.faces.cli.setup.line import beyond_path, write_program
     from holdfast.faces.cli.setup.plugin import how_to_install, write_plugin
 
     if client not in ("claude", "gemini"):
         raise Usage(f"there is no plugin for {client}", hint="claude and gemini have plugins")
     if wrong := [way for way in ways if way != "lenient"]:
         raise Usage(f"--{wrong[0]} and --plugin exclude each other", hint="a plugin is removed by its client")
-    return _changed(session, write_plugin(client, folder, choice), how_to_install(client, folder))
+    written, note = write_plugin(client, folder, choice), ""
+    if (program := beyond_path(session.environ)) is not None:  # its hooks would refuse every edit
+        place = session.find_place()
+        if place is not None and place.exists and place.folder is not None:
+            write_program(Path(location.git_root(session.folder) or session.folder))
+        note = f"PATH has no holdfast, which the hooks need in every project with a workspace: link {program} there"
+    return _changed(session, written, how_to_install(client, folder), note)
 
 
 def _check(session: Session, client: str, root: Any) -> int:

@@ -354,10 +354,14 @@ def _hooks(session: Session) -> Iterator[Found]:
     from pathlib import Path
 
     from holdfast.faces.cli.setup import probe
-    from holdfast.faces.cli.setup.clients import CLIENTS
+    from holdfast.faces.cli.setup.clients import CLIENTS, check
+    from holdfast.faces.cli.setup.line import chosen
 
     root = Path(location.git_root(session.folder) or session.folder)
     for client in CLIENTS:
+        for outcome in check(client, root) if chosen(root, client) is not None else ():
+            again = f"holdfast setup {client}; or holdfast setup {client} --remove, if it is not to guard here"
+            yield "bad", f"{client}: {outcome.what}", again
         for problem in probe.try_server(client, root, session.environ):
             yield "bad", f"{client}: {problem}", f"install that, or leave it out: holdfast setup {client} --no-mcp"
         if not probe.is_installed(client, root):

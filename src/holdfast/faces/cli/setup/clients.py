@@ -136,8 +136,8 @@ _END: Final = {"claude": "SessionEnd", "cursor": "sessionEnd", "gemini": "Sessio
 def hooks_of(client: str, choice: Choice) -> dict[str, Any]:
     """Return the hooks of a client, by event."""
 
-    def entry(words: str, more: str = "", fields: Mapping[str, Any] = {}) -> dict[str, Any]:
-        run = line(f"{words} --hook {client}{more}", choice.lenient)
+    def entry(words: str, fields: Mapping[str, Any] = {}, run: str = "") -> dict[str, Any]:
+        run = run or line(f"{words} --hook {client}", choice.lenient)
         if client == "cursor":
             return {**fields, "command": run, "timeout": SECONDS}
         timeout = SECONDS * 1000 if client == "gemini" else SECONDS  # those of Gemini are milliseconds
@@ -145,10 +145,11 @@ def hooks_of(client: str, choice: Choice) -> dict[str, Any]:
 
     edit, tools = _EDITS[client]
     strict = {"failClosed": not choice.lenient} if client == "cursor" else {}
-    guard = entry("guard", fields={"matcher": tools, **strict})
+    guard = entry("guard", {"matcher": tools, **strict})
     hooks = {event: entry("prime") for event in _HEARING[client]} | {edit: guard}
     if client in _END:  # also where nothing is released: a session that has ended is not taken for one that acts
-        hooks[_END[client]] = entry("prime", " --release" if choice.release else "")
+        end = unwatched(f"prime --hook {client}{' --release' if choice.release else ''}")  # it speaks to nobody
+        hooks[_END[client]] = entry("prime", run=end)
     return hooks
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from holdfast import __version__
@@ -88,10 +89,9 @@ def write_plugin(client: str, folder: Path, choice: Choice) -> list[Outcome]:
 def how_to_install(client: str, folder: Path) -> str:
     """Return what the person does with the folder."""
     if client == "claude":
-        return (
-            f"try it: claude --plugin-dir {folder}; to share it, list it in a marketplace (claude plugin marketplace)"
-        )
-    return f"install it: gemini extensions install {folder}"
+        share = "to share it, list it in a marketplace (claude plugin marketplace)"
+        return f"try it: claude --plugin-dir {quote(str(folder))}; {share}"
+    return f"install it: gemini extensions install {quote(str(folder))}"
 
 
 def _is_ours(manifest: Path) -> bool:

@@ -36,6 +36,7 @@ _EMPTY: Final = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"  # git's name of an e
 def try_hooks(client: str, root: Path, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield what is wrong with the guard of a client; nothing if it refuses and allows as it must."""
     found = next((command for words, command in _commands(client, root) if words.startswith("guard")), None)
+    yield from _switched_off(client, root)
     if found is None:
         return  # which `check` reports
     env = _bare(environ)
@@ -47,6 +48,19 @@ def try_hooks(client: str, root: Path, environ: Mapping[str, str]) -> Iterator[s
             yield f"the guard does not work: an edit of {path} {what}: {said.strip() or f'exit code {code}'}"
         elif not must and refused and "locked by" not in said:
             yield f"the guard refuses what nobody locks: {said.strip() or f'exit code {code}'}"
+
+
+def _switched_off(client: str, root: Path) -> Iterator[str]:
+    """Why the client does not run the hooks of its files, by the settings of the project."""
+    key = {"claude": "disableAllHooks"}.get(client)
+    for name in ("settings.json", "settings.local.json") if key is not None else ():
+        path = root / f".{client}" / name
+        try:
+            settings = json.loads(_text(path) or "{}")
+        except ValueError:
+            continue  # the client reads none of it either
+        if isinstance(settings, dict) and settings.get(key) is True:
+            yield f"{path} switches all hooks off ({key}), so every edit is let through: take that out"
 
 
 def _bare(environ: Mapping[str, str]) -> dict[str, str]:
