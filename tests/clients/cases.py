@@ -125,6 +125,7 @@ def reminder(start: Start) -> None:
 
 def decides(at: Client) -> None:
     """Hooks of a plugin refuse everything where no program is known, and else what another agent has locked."""
+    (at.root / ".holdfast" / "program").unlink(missing_ok=True)  # as in every other project
     at.say(at.write("early"))
     assert not at.wrote("early"), "no program is known here"
     assert at.model.heard(f"holdfast setup {at.client}")
