@@ -58,8 +58,12 @@ class ReplayModel(UndoModel):
             raise errors.InvalidFilter()
         if before - 1 <= self.compacted:
             return 0
-        self.emit("log", "", "log", "compact", {"compacted": [self.compacted, before - 1]})
-        self.compacted = before - 1
+        kept = [*map(self.remembers, self.events)]
+        mark, self.compacted = self.compacted, before - 1
+        if [*map(self.remembers, self.events)] == kept:  # nothing goes, and no cursor with it
+            self.compacted = mark
+            return 0
+        self.emit("log", "", "log", "compact", {"compacted": [mark, before - 1]})
         return None
 
     def remembers(self, event: Event) -> bool:

@@ -32,6 +32,8 @@ class UndoModel(ThreadModel):
     def undo(self, revision: int, others: bool) -> Undone:
         if revision <= self.compacted:
             raise errors.Compacted()
+        if self._is_undone(revision):
+            raise errors.NotUndoable()
         found = [event for event in self.log() if event.revision == revision]
         completed = {event.id for event in found if event.op == "complete"}
         records: dict[Record, list[Event]] = {}
@@ -41,9 +43,9 @@ class UndoModel(ThreadModel):
             if self._is_refused(event):
                 raise errors.NotUndoable()
             records.setdefault((event.kind, event.scope, event.id), []).append(event)
-        for record in records:
-            if any(self._counts(event, revision) for event in self._since(record, revision)):
-                raise errors.Conflict()
+        only_notes = all((event.kind, event.op) == ("task", "note") for those in records.values() for event in those)
+        if not only_notes and any(self._has_changed(record, revision) for record in records):
+            raise errors.Conflict()
         redo = self._is_undo(revision)
         done = {record: self._revert(record, those, revision) for record, those in self._in_order(records)}
         reverted = [Reverted(*key[::2], done[key], {}, key[1]) for key in records if done[key]]
@@ -72,12 +74,21 @@ class UndoModel(ThreadModel):
     def _since(self, record: Record, revision: int) -> list[Event]:
         return [e for e in self.events if (e.kind, e.scope, e.id) == record and e.revision > revision]
 
-    def _counts(self, event: Event, revision: int) -> bool:
-        """Whether an event after a revision left its record different: notes, and what was taken back, did not."""
-        if (event.kind, event.op) == ("task", "note") or self._is_undone(event.revision):
-            return False
-        taken = self._taken_back_by(event.revision)
-        return taken is None or taken <= revision or not self._is_undo(event.revision)
+    def _has_changed(self, record: Record, revision: int) -> bool:
+        """Whether a record is not as it was after a revision: notes, ended claims and undone changes do not count."""
+        ended: set[int] = set()  # the tokens of claims that came and went
+        for event in reversed(self._since(record, revision)):
+            taken = self._taken_back_by(event.revision)
+            if self._is_undone(event.revision) or (taken is not None and taken > revision):
+                continue
+            was, now = event.data.get("token", (None, None))
+            if event.kind == "task" and event.op in ("release", "expire") and was is not None:
+                ended.add(was)
+            elif event.kind != "task" or not (
+                event.op == "note" or (event.op == "claim" and now in ended) or (event.op == "park" and ended)
+            ):
+                return True
+        return False
 
     def _taken_back_by(self, revision: int) -> int | None:
         """What a transaction took back."""
@@ -116,6 +127,8 @@ class UndoModel(ThreadModel):
                     old.setdefault(name, change[0])
                     new[name] = change[1]
         back = {} if those[0].op == "create" else {name: value for name, value in old.items() if new[name] != value}
+        if new.get("token") not in (None, row.token):  # a claim that has ended: its route stays
+            back.pop("grimoire", None)
         goes = those[0].op == "create" or back.get("deleted") is True
         fields: dict[str, Any] = {name: value for name, value in back.items() if name in _BACK}
         if "tags" in fields:
