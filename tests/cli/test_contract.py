@@ -581,12 +581,12 @@ def test_a_file_is_not_a_folder_to_make_a_workspace_in(made: Cli, tmp_path: Path
 
 _INTERRUPTED_AT: Final = """
 import os, runpy, signal, sys
-class Finder:
-    def find_spec(self, name, path=None, target=None):
-        if name == {name!r}:
-            sys.meta_path.remove(self)
-            os.kill(os.getpid(), signal.SIGINT)
-sys.meta_path.insert(0, Finder())
+left = [{name!r}]
+def interrupt(event, arguments):
+    if event == "import" and arguments[0] in left:
+        left.clear()
+        os.kill(os.getpid(), signal.SIGINT)
+sys.addaudithook(interrupt)
 sys.argv = ["holdfast", "list"]
 {before}
 runpy.run_module("holdfast", run_name="__main__")
