@@ -143,10 +143,10 @@ class Now:
 
 
 def _warn(ahead: int) -> None:
-    import logging
+    from holdfast.errors import warn
 
-    logging.getLogger("holdfast").warning(
-        "the workspace's time is %d s ahead of this machine's clock, so one of them is wrong; time continues from the"
-        " later one. If this machine's clock is right, call ws.clock.reset()",
-        ahead // 1_000_000,
+    warn(
+        f"the workspace's time is {ahead // 1_000_000} s ahead of this machine's clock, so one of them is wrong; time"
+        " continues from the later one",
+        "if this machine's clock is right, accept it: ws.clock.reset()",
     )

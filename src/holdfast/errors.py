@@ -19,14 +19,16 @@
 
 Each class has a stable `code`, an HTTP `status`, an `exit_code`, a `retryable` flag and a `hint` that says what to
 do next. Data of an error (the current version, the holder) is in `details` and readable as attributes. No hint
-proposes a destructive command.
+proposes a destructive command. A warning is no error: `warn` logs it, unless a face shows it to whoever called.
 """
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:  # making a TypedDict takes longer than all the classes below
+    from collections.abc import Callable
     from typing import TypedDict, Unpack
 
     class Facts(TypedDict, total=False):
@@ -36,6 +38,24 @@ if TYPE_CHECKING:  # making a TypedDict takes longer than all the classes below
         status: int
         exit_code: int
         retryable: bool
+
+
+HEARS: ContextVar[Callable[[str, str], None] | None] = ContextVar("holdfast-hears", default=None)
+
+
+def warn(message: str, hint: str = "") -> None:
+    """Say what somebody should know: to the face that hears warnings of this call, otherwise to the log."""
+    heard = HEARS.get()
+    if heard is not None:
+        return heard(message, hint)
+    log(message, hint)
+
+
+def log(message: str, hint: str = "") -> None:
+    """Log a warning."""
+    from logging import getLogger  # hardly ever needed
+
+    getLogger("holdfast").warning("%s", f"{message}; {hint}" if hint else message)
 
 
 # Phrases of hints that each face puts into its own words (`holdfast.hints`).

@@ -34,6 +34,7 @@ from holdfast.faces.cli.examples import examples_of
 from holdfast.faces.http.listener import Settings, bind_private
 from holdfast.private_socket import DECLINED, SOCKET, Request
 from holdfast.route import Example
+from holdfast.testing import ManualClock
 from holdfast.workspace import Workspace
 from holdfast.workspace.context import CallerGoneError
 from tests.amounts import amount
@@ -85,6 +86,49 @@ def made(cli: Call, wired: Callable[[Path], Wire], project: Path) -> Call:
     assert cli("init").code == 0
     wired(project / ".holdfast")
     return cli
+
+
+# --- warnings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_command_shows_its_warnings_also_through_a_server(
+    cli: Call, wired: Callable[[Path], Wire], project: Path, options: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Which tasks were taken from whom, and that a clock is wrong: in the words of a shell. The server logs it too."""
+    assert cli("init").code == 0
+    told = []
+    for served in (False, True):
+        if served:
+            wired(project / ".holdfast")
+        caplog.clear()
+        id = cli("create", "task", "-q", "--actor", "ada").out.strip()
+        assert cli("claim", id, "--actor", "ada").code == 0
+        answer = cli("release-stale-claims", "--timeout", "0s", "--actor", "ben", *options)
+        assert answer.code == 0
+        assert f"claims expired, and their tasks are open again: {id} of ada" in answer.err
+        told.append(answer.err.replace(id, "ID"))
+        assert bool(caplog.records) == served
+        assert cli("cancel", id).code == 0
+    assert told[0] == told[1]
+    assert (json.loads(told[0])["note"] if options else told[0].removeprefix("holdfast: ")).startswith("claims expired")
+
+
+def test_a_command_says_how_to_accept_a_clock_in_its_own_words(
+    cli: Call, wired: Callable[[Path], Wire], project: Path
+) -> None:
+    clock = ManualClock()
+    clock.jump(time.time() + 3600 - clock.wall() / 1e6)
+    with holdfast.open(project / ".holdfast", actor="ada", clock=clock) as ws:
+        ws.cells.set("run", "cell", 1)
+    told = []
+    for served in (False, True):
+        if served:
+            wired(project / ".holdfast")
+        told.append(re.sub(r"\d+", "N", cli("cell", "set", "run", "cell", "2", "--actor", "ada").err))
+    assert told[0] == told[1]
+    assert told[0].startswith("holdfast: the workspace's time is N s ahead of this machine's clock")
+    assert told[0].endswith("accept it: holdfast clock reset\n")
 
 
 # --- the same output -------------------------------------------------------------------------------------------------

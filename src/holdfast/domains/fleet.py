@@ -438,8 +438,7 @@ def _check_whole(snapshot: Snapshot, time: int) -> None:
     row = snapshot.one("SELECT time FROM log WHERE revision > ? ORDER BY revision LIMIT 1", (compacted,))
     if row is None or row[0] > time:
         raise errors.Compacted(
-            f"events up to revision {compacted} have been compacted, and with them some since"
-            f" {as_time(time).isoformat()}",
-            hint=None if row is None else f"ask since {as_time(row[0]).astimezone(UTC).isoformat()}",
+            f"events up to revision {compacted} have been compacted, and with them some of the time that was asked for",
+            hint=None if row is None else f"ask for less: since={as_time(row[0]).astimezone(UTC).isoformat()}",
             compacted=compacted,
         )

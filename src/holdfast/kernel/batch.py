@@ -436,12 +436,10 @@ class Batch:
 
 
 def log_notices(notices: dict[str, list[str]]) -> None:
-    """Log what was committed and somebody should know."""
-    from logging import getLogger  # hardly ever needed
-
+    """Say what was committed and somebody should know."""
     for what, whom in notices.items():
         more = f" and {len(whom) - _NAMED} more" if len(whom) > _NAMED else ""
-        getLogger("holdfast").warning("%s: %s%s", what, ", ".join(whom[:_NAMED]), more)
+        errors.warn(f"{what}: {', '.join(whom[:_NAMED])}{more}")
 
 
 def nothing(_: Tx) -> None:

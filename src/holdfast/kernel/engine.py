@@ -142,9 +142,7 @@ class Engine:
             try:
                 self.store.rescue()
             except apsw.Error as error:
-                import logging
-
-                logging.getLogger("holdfast").warning("%s, and could not be saved: %s", self.store.closed, error)
+                errors.warn(f"{self.store.closed}, and could not be saved: {error}")
             finally:
                 self.group.pass_on()
 

@@ -219,9 +219,7 @@ def back_up_before_purge(store: Store, newest: int) -> None:
                     at = row[0] % RESET
                     backup(source, Path(store.folder) / f"{BEFORE_PURGE}{at}.backup", at)
     except (errors.HoldfastError, OSError) as error:
-        import logging
-
-        logging.getLogger("holdfast").warning("nothing is purged, because the backup before it failed: %s", error)
+        errors.warn(f"nothing is purged, because the backup before it failed: {error}")
 
 
 def age_out(folder: str, now: int) -> int:

@@ -19,6 +19,7 @@ from typing import Any
 
 import apsw
 
+from holdfast import errors
 from holdfast.clock import Now, Signal, SystemClock
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline
@@ -423,8 +424,6 @@ class Pulse:
             return
         reason = str(translate(error) if isinstance(error, apsw.Error) else error)
         if reason != self._reported:
-            import logging
-
-            logging.getLogger("holdfast").warning("cannot sweep or watch, retrying: %s", reason)
+            errors.warn(f"cannot sweep or watch, retrying: {reason}")
             self._reported = reason
         self._retry = self._time.read(self._stamp) + RETRY_SWEEP

@@ -208,9 +208,7 @@ class Store:
         try:
             self.files.mark(workspace, revision, stamp)
         except OSError as error:
-            import logging
-
-            logging.getLogger("holdfast").warning("the last commit could not be noted in %s: %s", self.folder, error)
+            errors.warn(f"the last commit could not be noted in {self.folder}: {error}")
 
     def _is_connected(self, besides: apsw.Connection | None = None) -> bool:
         return any(_is_open(connection) for connection in self._connections if connection is not besides)

@@ -22,7 +22,6 @@ replica, and from the leader if that one is behind.
 from __future__ import annotations
 
 import base64
-import logging
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -377,7 +376,7 @@ class JetStreamLog(EngineLog[Connection]):
         for doubt in doubts(connection, self.stream, self._replicas, self._options):
             if doubt not in _told:
                 _told.add(doubt)
-                logging.getLogger("holdfast").warning("%s: %s", connection.address, doubt)
+                errors.warn(f"{connection.address}: {doubt}")
 
     def _info(self) -> Any:
         return self._api(f"STREAM.INFO.{self.stream}", _NO_STREAM)

@@ -251,11 +251,8 @@ class Replica:
             if not self._follower.workspace:
                 raise
             if store.folder not in _away:  # a command opens it several times
-                import logging
-
                 _away.add(store.folder)
-                warning = "the log cannot be reached; this node answers reads from its replica: %s"
-                logging.getLogger("holdfast").warning(warning, error)
+                errors.warn(f"the log cannot be reached; this node answers reads from its replica: {error}")
 
     def prepare(self, store: Store, ids: Ids) -> None:
         """Read how far the store has followed the log, and ask the log for nothing yet."""

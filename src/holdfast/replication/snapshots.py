@@ -263,10 +263,7 @@ def _copy_rows(source: apsw.Connection, copy: apsw.Connection) -> None:
             copy.execute(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
     if not copy.execute("SELECT 1 FROM meta").fetchone():
         raise errors.Corrupt(f"the first row of {FILE} cannot be read, so nothing can be saved of it")
-    import logging
-
-    lacking = ", ".join(partial)
-    logging.getLogger("holdfast").warning("rows that cannot be read are not in the backup; they were in %s", lacking)
+    errors.warn(f"rows that cannot be read are not in the backup; they were in {', '.join(partial) or 'an index'}")
 
 
 def _copy_table(source: apsw.Connection, copy: apsw.Connection, table: str) -> bool:

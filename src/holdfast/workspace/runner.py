@@ -261,7 +261,7 @@ class Runner:
                     self.files.put_off(name)
                 if writing and isinstance(error, errors.Unreachable):
                     raise
-                _warn("%s was not loaded: %s", FILES[name], error)
+                errors.warn(f"{FILES[name]} was not loaded: {error}")
 
     def _reload(self, name: str, writing: bool) -> None:
         with LOADING:
@@ -275,9 +275,11 @@ class Runner:
             plain.do = partial(self.engine.submit, kind=Offer)
         for loaded in drive(routes.load((name,)), plain._handlers()):
             for problem in loaded.problems:
-                _warn("%s", problem)
+                errors.warn(str(problem))
             if not loaded.stored:
-                _warn("%s has mistakes and is not used; what was loaded last stays, else the defaults", loaded.file)
+                errors.warn(
+                    f"{loaded.file} has mistakes and is not used; what was loaded last stays, else the defaults"
+                )
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
@@ -407,9 +409,3 @@ def _cannot_read(step: ReadFile) -> NoReturn:
 
 def _cannot_wait(_: object) -> NoReturn:
     raise errors.Invalid("waiting is not possible inside a transaction", hint="leave out wait=, and wait before it")
-
-
-def _warn(message: str, *args: object) -> None:
-    from logging import getLogger
-
-    getLogger("holdfast").warning(message, *args)

@@ -219,12 +219,15 @@ def _run(arguments: list[str], key: str | None) -> int:
 
     command, common, given = understood(arguments)
     session = Session(common, os.environ, key=key, brief=command.relayed)
+    heard = errors.HEARS.set(session.hear)
     try:
         return command.run(session, given)
     except errors.HoldfastError as error:
         if key is None or not (isinstance(error, errors.Unavailable) or error.details.get("key") == key):
             raise
         raise _unsettled(error, key) from error
+    finally:
+        errors.HEARS.reset(heard)
 
 
 def _unsettled(error: HoldfastError, key: str) -> HoldfastError:

@@ -98,6 +98,12 @@ class Session:
         self.out.at = place_options(given)
         show_exact(bool(given.get("times")))
 
+    def hear(self, message: str, hint: str) -> None:
+        """Show a warning to the person or program that called."""
+        from holdfast.hints import for_shell
+
+        self.out.warn(message, for_shell(hint, self.out.at))
+
     @cached_property
     def folder(self) -> str:
         """The current folder."""

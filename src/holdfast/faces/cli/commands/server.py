@@ -198,16 +198,21 @@ def _answer_whether(workspace: Workspace) -> bytes:
 def _answer(request: private_socket.Request, workspace: Workspace, folder: Path) -> bytes:
     pieces: list[private_socket.Piece] = []
     streams = relay.Recorder(private_socket.OUT, pieces, request.columns), relay.Recorder(private_socket.ERROR, pieces)
+    heard = errors.HEARS.set(None)
     try:
         called, common, given = understood(request.words)
         if not called.relayed or any(given.get(name) for name in _BLOCKING):
             raise _DeclinedError(called.name)
-        code = called.run(_Relayed(request, common, streams, pieces, workspace, folder), given)
+        session = _Relayed(request, common, streams, pieces, workspace, folder)
+        errors.HEARS.set(session.hear)
+        code = called.run(session, given)
     except errors.Closed:  # the caller can open it again
         raise
     except errors.HoldfastError as error:
         print_error(error, request.words, request.environ, streams[1])
         code = error.exit_code
+    finally:
+        errors.HEARS.reset(heard)
     return private_socket.encode_answer(code, pieces)
 
 
@@ -229,6 +234,11 @@ class _Relayed(Session):
         self._pieces = pieces
         self._workspace = workspace
         self._served = folder
+
+    def hear(self, message: str, hint: str) -> None:
+        """Show a warning to the caller; the log of the server has it too."""
+        super().hear(message, hint)
+        errors.log(message, hint)
 
     def find_place(self) -> location.Place:
         """The workspace that is meant, if this server serves it."""
