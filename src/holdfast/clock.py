@@ -86,7 +86,10 @@ class SystemClock(Clock):
     """The machine's clock."""
 
     def wall(self) -> int:
-        return time.time_ns() // 1000
+        try:
+            return time.time_ns() // 1000
+        except OverflowError as error:
+            raise _too_late() from error
 
     def monotonic(self) -> int:
         return time.monotonic_ns() // 1000
@@ -135,11 +138,23 @@ class Now:
             return False
         return now - stamp % RESET - (self.clock.monotonic() - self._anchor[2]) > LEAP
 
+    def check_storable(self, now: int) -> None:
+        """Raise ClockSkew for a time that no stamp has room for: this machine's clock must be wrong."""
+        if now >= RESET:
+            raise _too_late()
+
     def warn_if_far_ahead(self, now: int) -> None:
         """Log a warning if this machine's clock, or the one that made the last commit, must be wrong."""
         ahead = now - self.clock.wall()
         if ahead > FAR_AHEAD:
             _warn(ahead)
+
+
+def _too_late() -> Exception:
+    from holdfast.errors import ClockSkew
+
+    message = "this machine's clock is past the year 2255, so nothing is written"
+    return ClockSkew(message, hint="correct this machine's clock")
 
 
 def _warn(ahead: int) -> None:

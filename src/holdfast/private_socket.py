@@ -80,12 +80,14 @@ class Request:
         words: list[str],
         given: bytes,
         until: float = _NEVER,
+        error_columns: int | None = None,
     ) -> None:
         self.version = version
         self.view = view  # of the file system
         self.folder = folder  # the current one
         self.key = key
         self.columns = columns  # of the terminal; None if there is none
+        self.error_columns = error_columns  # of the one that shows standard error
         self.environ = environ
         self.words = words
         self.given = given  # on standard input
@@ -94,14 +96,15 @@ class Request:
     def encode(self) -> bytes:
         """As bytes: neither words nor the environment can contain NUL."""
         variables = [f"{name}={value}" for name, value in self.environ.items()]
-        parts = [self.version, self.view, self.folder, self.key, str(self.columns or ""), repr(self.until)]
+        widths = str(self.columns or ""), str(self.error_columns or "")
+        parts = [self.version, self.view, self.folder, self.key, *widths, repr(self.until)]
         parts += [str(len(variables)), *variables, str(len(self.words)), *self.words]
         return "\0".join(parts).encode("utf-8", "surrogateescape") + b"\0" + self.given
 
     @classmethod
     def decode(cls, body: bytes) -> Request:
         """From bytes. Raises ValueError if they are no request."""
-        version, view, folder, key, width, until, count, *rest = body.split(b"\0")
+        version, view, folder, key, width, error_width, until, count, *rest = body.split(b"\0")
         variables, (many, *more) = rest[: int(count)], rest[int(count) :]
         words, given = more[: int(many)], more[int(many) :]
         if len(words) != int(many) or not given:
@@ -117,6 +120,7 @@ class Request:
             [_text(each) for each in words],
             b"\0".join(given),
             float(until),
+            int(error_width) if error_width else None,
         )
 
 

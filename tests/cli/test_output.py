@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import types
+from holdfast import errors, types
 from holdfast.faces.cli import mail_views, views
 from tests.cli.calling import HOLDFAST, PATIENCE, Answer, Shell, ended
 
@@ -96,12 +96,12 @@ def test_there_is_colour_on_a_terminal_unless_it_is_not_wanted(shell: Shell) -> 
         os.close(terminal)
 
 
-def on_terminal(shell: Shell, *words: str, columns: int = 80) -> list[str]:
+def on_terminal(shell: Shell, *words: str, columns: int = 80, code: int = 0, stream: str = "stdout") -> list[str]:
     """The lines that a terminal of this width gets."""
     terminal, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environ = {name: value for name, value in shell.environ.items() if name not in ("COLUMNS", "LINES")}
-    process = Shell(shell.folder, environ | {"TERM": "xterm"}).start(*words, stdout=end)
+    process = Shell(shell.folder, environ | {"TERM": "xterm"}).start(*words, **{stream: end})
     os.close(end)
     read = b""
     try:
@@ -110,8 +110,25 @@ def on_terminal(shell: Shell, *words: str, columns: int = 80) -> list[str]:
     except OSError:  # as Linux reports that the other end is closed
         pass
     os.close(terminal)
-    assert ended(process).code == 0
+    assert ended(process).code == code
     return read.decode().splitlines()
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_errors_fold_at_the_width_of_a_terminal_and_in_no_pipe(shell: Shell, columns: int) -> None:
+    shell("init")
+    store = Path(shell.folder) / ".holdfast" / "holdfast.db"
+    store.rename(store.with_name("elsewhere"))
+    for words in (["list"], ["show", "x"]):
+        told = on_terminal(shell, *words, columns=columns, code=errors.Corrupt.exit_code, stream="stderr")
+        piped = shell(*words).err
+        assert len(told) > 2
+        assert max(len(line) for line in told if " " in line.strip()) <= columns, told
+        assert len(piped.splitlines()) == 2
+        assert "".join(" ".join(told).split()) == "".join(piped.split())  # every word is there, in order
+    assert json.loads("".join(on_terminal(shell, "list", "--json", code=errors.Corrupt.exit_code, stream="stderr")))
+    found = on_terminal(shell, "doctor", columns=columns, code=1)
+    assert max(len(line) for line in found if len(line.split()) > 2) <= columns, found
 
 
 COLOUR = re.compile(r"\x1b\[\d*m")

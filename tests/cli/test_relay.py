@@ -362,6 +362,19 @@ def test_a_terminal_gets_colours_and_rows_that_fit(made: Call, wire: Wire, monke
     assert "\x1b" not in made("ready", TERM="dumb").out
 
 
+def test_a_refusal_folds_where_the_terminal_of_its_caller_ends(
+    made: Call, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = made("done", "hf-nope", "--actor", "a").err
+    request = Request("v", "/", "/", "k", None, {}, ["list"], b"", 1.5, 30)
+    assert (Request.decode(request.encode()).columns, Request.decode(request.encode()).error_columns) == (None, 30)
+    monkeypatch.setattr(relay, "columns", lambda stream: getattr(stream, "columns", 30))
+    told = made("done", "hf-nope", "--actor", "a").err
+    assert wire.statuses == [200] * 2
+    assert len(told.splitlines()) > len(plain.splitlines())
+    assert told.split() == plain.split()
+
+
 # --- lost answers ----------------------------------------------------------------------------------------------------
 
 

@@ -184,6 +184,20 @@ def test_a_jump_by_years_forward_and_back_leaves_a_sound_store(world: World) -> 
 
 
 @pytest.mark.capability("local")
+def test_a_clock_past_every_time_that_can_be_stored_is_refused_for_writes(world: World) -> None:
+    ws = world.open()
+    ws.cells.set("run", "cell", 1)
+    now = ws.cells.get("run", "cell").updated_at
+    world.clock.jump(400 * 365 * 24 * HOUR)
+    with pytest.raises(errors.ClockSkew):
+        ws.cells.set("run", "cell", 2)
+    assert ws.cells.get("run", "cell").value == 1
+    world.clock.jump(-400 * 365 * 24 * HOUR)
+    assert ws.cells.set("run", "cell", 3) == 2
+    assert ws.cells.get("run", "cell").updated_at >= now
+    assert ws.check().ok
+
+
 def test_a_workspace_says_how_far_its_time_is_ahead_of_the_clock(world: World) -> None:
     ws = world.open()
     ws.cells.set("run", "cell", 1)

@@ -118,6 +118,22 @@ def test_cursors_of_the_lost_timeline_are_compacted_and_new_ones_work(
             assert len([*new.watch(after=cursor, timeout=0)]) == len(new.events.list(after=cursor)) == left, cursor
 
 
+@pytest.mark.parametrize("damage", ["flip", "cut"])
+def test_a_damaged_backup_is_named_whatever_finds_it(ws: Workspace, tmp_path: Path, damage: str) -> None:
+    for number in range(50):
+        ws.cells.set("run", f"cell-{number}", "x" * 500)
+    backup = ws.backup(tmp_path / "backup")
+    data = bytearray(backup.read_bytes())
+    data[len(data) // 2] ^= 1
+    backup.write_bytes(data if damage == "flip" else data[:20_000])
+    for verify, why in ((True, "SHA-256 is not the one in backup.sha256"), (False, "checksum|malformed")):
+        with pytest.raises(errors.Corrupt, match=f"{backup} is damaged: .*({why})") as caught:
+            holdfast.restore(backup, tmp_path / "new", verify=verify)
+        assert "the store" not in caught.value.message.lower()
+        assert "restore another backup" in caught.value.hint
+    assert not (tmp_path / "new").exists()
+
+
 def test_the_log_of_a_restored_workspace_has_what_was_before(ws: Workspace, tmp_path: Path, clock: ManualClock) -> None:
     """Nothing was compacted, and nothing says so: the log, its pages, a summary of a time, a timeline, undo."""
     for value in range(6):

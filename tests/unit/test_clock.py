@@ -10,10 +10,34 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
+from holdfast import errors
 from holdfast.clock import RESET, Clock, Now, Signal, SystemClock
 from holdfast.testing import ManualClock
 
 SECOND = 1_000_000
+
+
+def test_a_store_opens_also_where_the_clock_is_before_1970(tmp_path: Path) -> None:
+    """Its time is that of its last commit, and what goes on from there."""
+    with holdfast.open(tmp_path / "store", actor="me") as ws:
+        ws.cells.set("run", "cell", 1)
+    clock = ManualClock()
+    clock.jump(-100 * 365 * 86400)
+    assert clock.wall() < 0
+    with holdfast.open(tmp_path / "store", actor="me", clock=clock) as ws:
+        assert ws.cells.get("run", "cell").value == 1
+        ws.cells.set("run", "cell", 2)
+        assert ws.check().ok
+
+
+def test_a_clock_past_what_python_can_count_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> int:
+        raise OverflowError("timestamp too large to convert to C _PyTime_t")
+
+    monkeypatch.setattr(time, "time_ns", fail)
+    with pytest.raises(errors.ClockSkew, match="past the year 2255"):
+        SystemClock().wall()
 
 
 # --- ManualClock -----------------------------------------------------------------------------------------------------

@@ -146,6 +146,7 @@ class Batch:
             if self._journal is not None and self._writes:
                 self._journal.check_clock()  # before the time is read: it may wait, and a clock be corrected meanwhile
             self.now = time.read(self._stamp)
+            time.check_storable(self.now)
             time.warn_if_far_ahead(self.now)
             leaped = time.has_leaped(self._stamp, self.now)
             if due is not None and due <= self.now and self._writes and not leaped:

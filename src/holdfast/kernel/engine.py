@@ -110,7 +110,7 @@ class Engine:
             raise system_error(error, cannot) from error
         try:
             if journal is None:
-                _bring_up_to_date(self.store, self.turns, busy_timeout, ids.new(self.clock.wall()))
+                _bring_up_to_date(self.store, self.turns, busy_timeout, lambda: ids.new(self.clock.wall()))
             else:
                 _join(self.store, self.turns, busy_timeout, journal, ids)
         except BaseException as error:
@@ -392,7 +392,7 @@ def _join(store: Store, turns: Turns, busy_timeout: float, journal: Journal, ids
         turns.give()
 
 
-def _bring_up_to_date(store: Store, turns: Turns, busy_timeout: float, workspace: str) -> None:
+def _bring_up_to_date(store: Store, turns: Turns, busy_timeout: float, name: Callable[[], str]) -> None:
     """Make the store, or run missing migrations, one process at a time; an up-to-date store needs no turn."""
     with translated():
         if _is_current(store):
@@ -402,7 +402,7 @@ def _bring_up_to_date(store: Store, turns: Turns, busy_timeout: float, workspace
         try:
             store.files.check_whole(marks=True)
             _refuse_foreign(store.path)
-            migrations.migrate(store.create(), migrations.load(), workspace)
+            migrations.migrate(store.create(), migrations.load(), name())
         finally:
             turns.give()
 

@@ -248,14 +248,16 @@ def restore(
     left = [part for part in PARTS if (folder / part).exists()]
     if left:
         raise errors.Exists(f"{folder} holds {', '.join(left)} of another workspace", hint="restore into a new folder")
-    original = _open_backup(source)
+    with _reading(source, verify):
+        original = _open_backup(source)
     partial = _beside(folder / FILE)
     try:
         if verify:
             _verify(source)
         with _new_folder(folder):
             with _private_file(partial) as copy:
-                _copy(original, copy)
+                with _reading(source):
+                    _copy(original, copy)
                 revision = _leap(copy, clock.wall())
                 if seed is not None:
                     seed(copy)
@@ -288,6 +290,21 @@ def _new_folder(folder: Path) -> Iterator[None]:
             with suppress(OSError):  # another process has put something there meanwhile
                 path.rmdir()
         raise
+
+
+@contextmanager
+def _reading(source: Path, verify: bool = False) -> Iterator[None]:
+    """What is Corrupt in this block is the backup, and no store; with `verify` its sum tells first."""
+    try:
+        with translated():
+            yield
+    except errors.Corrupt as error:
+        if verify:
+            _verify(source)
+        why = error.message.rpartition("damaged: ")[2]
+        raise errors.Corrupt(
+            f"the backup {source} is damaged: {why}", hint="restore another backup, and keep this one"
+        ) from error
 
 
 def _open_backup(source: Path) -> apsw.Connection:

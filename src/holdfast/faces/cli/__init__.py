@@ -295,9 +295,9 @@ def _own(words: Sequence[str]) -> Sequence[str]:
 def print_error(error: HoldfastError, arguments: Sequence[str], environ: Mapping[str, str], to: Screen) -> None:
     """Print the error of a command. It may be about its words, so none of them is parsed."""
     from holdfast.faces.cli.call import is_json
-    from holdfast.faces.cli.output import error_json, error_text, place_options
+    from holdfast.faces.cli.output import error_json, error_text, folded, place_options
 
     own = _own(arguments)
     asked = {"json": True} if "--json" in own else {}
     at = place_options({name: value_of(own, f"--{name}") for name in ("dir", "url")})
-    print(error_json(error, at) if is_json(asked, environ) else error_text(error, at), file=to)
+    print(error_json(error, at) if is_json(asked, environ) else folded(error_text(error, at), to), file=to)

@@ -21,7 +21,7 @@ import msgspec
 from holdfast import client_sessions, errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage, convert
-from holdfast.faces.cli.output import Output, Screen, place_options, printable
+from holdfast.faces.cli.output import Output, Screen, folded, place_options, printable
 from holdfast.faces.cli.times import show_exact
 
 if TYPE_CHECKING:
@@ -358,7 +358,7 @@ def _print(session: Session, op: Operation[..., Any], arguments: dict[str, Any],
     if not sentence:
         return out.result(op, result)
     if result or result is None or not op.route.nothing:
-        out.text(printable(sentence))
+        out.text(folded(printable(sentence), out.stdout))
     return None
 
 

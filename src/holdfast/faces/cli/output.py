@@ -13,13 +13,14 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from holdfast.errors import HoldfastError
-from holdfast.faces.cli.relay import Recorder, columns
+from holdfast.faces.cli.relay import columns
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
 
 
 _WIDTH = 30
+_MARGIN: Final = 2  # before what a line of an error or a note goes on with
 
 
 @contextmanager
@@ -95,9 +96,7 @@ class Output:
     @property
     def width(self) -> int | None:
         """The columns of the terminal that shows standard output; None if there is none."""
-        if isinstance(self.stdout, Recorder):
-            return self.stdout.columns
-        return columns(self.stdout.isatty())
+        return columns(self.stdout)
 
     def line(self, op: Operation[..., Any], item: Any) -> None:
         """Print one item of a stream, at once."""
@@ -127,7 +126,8 @@ class Output:
 
     def note(self, words: str, hint: str = "") -> None:
         """Say on standard error what a person should know beside the result, and what to do."""
-        print(f"holdfast: {printable(words)}", *filter(None, [hint]), sep="\n  ", file=self.stderr)
+        text = "\n  ".join(["holdfast: " + printable(words), *filter(None, [hint])])
+        print(folded(text, self.stderr), file=self.stderr)
 
     def warn(self, words: str, hint: str) -> None:
         """The same, as a line of JSON for a program."""
@@ -139,7 +139,18 @@ class Output:
 
     def error(self, error: HoldfastError) -> None:
         """Print an error, on standard error."""
-        print(error_json(error, self.at) if self.json else error_text(error, self.at), file=self.stderr)
+        text = error_json(error, self.at) if self.json else folded(error_text(error, self.at), self.stderr)
+        print(text, file=self.stderr)
+
+
+def folded(text: str, to: Screen, margin: int = _MARGIN) -> str:
+    """A text for people, each line broken between words where the terminal that it goes to ends; elsewhere as it is."""
+    width = columns(to)
+    if width is None:
+        return text
+    from holdfast.faces.cli.width import wrapped
+
+    return "\n".join(part for line in text.split("\n") for part in wrapped(line, width, margin))
 
 
 def error_json(error: HoldfastError, at: Sequence[str] = ()) -> str:

@@ -42,7 +42,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Callable, Sequence
-    from typing import Final
+    from typing import Any, Final
 
 TAKEN: Final = 1.0  # seconds for a server to take a command
 TIMEOUT: Final = 20.0  # seconds for an answer after that: more than a store waits for its turn
@@ -106,16 +106,18 @@ def _namespace(kind: str) -> str:
         return ""
 
 
-def columns(is_terminal: bool) -> int | None:
-    """The columns of the terminal; None if standard output is none."""
-    if not is_terminal:
+def columns(stream: Any) -> int | None:
+    """The columns of the terminal that a stream goes to; None if it is none."""
+    if isinstance(stream, Recorder):
+        return stream.columns
+    if not stream.isatty():
         return None
     chosen = os.environ.get("COLUMNS", "")
     if chosen.isdigit() and int(chosen):
         return int(chosen)
     try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]  # None: as below
-    except (AttributeError, ValueError, OSError):  # no stream, or one that is not the terminal's
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (AttributeError, ValueError, OSError):  # it only says that it is one
         return 80
 
 
@@ -156,8 +158,9 @@ def through_server(words: list[str]) -> tuple[int | None, str | None]:
     key = os.urandom(16).hex()
     timeout = HURRIED.get(_command(words) or "", TIMEOUT)
     until = monotonic() + TAKEN + timeout
-    width = columns(sys.stdout.isatty())
-    request = Request(_version(), view(), folder, key, width, _named(own, place.folder or ""), words, given, until)
+    widths = columns(sys.stdout), columns(sys.stderr)
+    environment = _named(own, place.folder or "")
+    request = Request(_version(), view(), folder, key, widths[0], environment, words, given, until, widths[1])
     status, body = _exchange(connection, request, lambda: _warn(place.folder or "", own))
     if status in (DECLINED, UNTAKEN):
         return None, None
@@ -336,7 +339,9 @@ def _warn(folder: str, own: Sequence[str]) -> None:
 
         sys.stderr.write(dumps({"schema_version": 1, "note": words, "hint": hint}) + "\n")
     else:
-        sys.stderr.write(f"holdfast: {words}\n  {hint}\n")
+        from holdfast.faces.cli.output import folded  # which takes longer to load than most commands take
+
+        sys.stderr.write(folded(f"holdfast: {words}\n  {hint}", sys.stderr) + "\n")
     sys.stderr.flush()
 
 

@@ -22,7 +22,7 @@ from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.nodes import describe_node
 from holdfast.faces.cli.commands.store import backups_of, copy_problem, server_of
-from holdfast.faces.cli.output import printable
+from holdfast.faces.cli.output import folded, printable
 from holdfast.faces.cli.relay import describe_use
 from holdfast.filesystem import recorded_log
 from holdfast.hints import for_shell
@@ -30,6 +30,7 @@ from holdfast.types import DerivedActor
 
 Level = Literal["ok", "note", "bad"]
 Found = tuple[Level, str] | tuple[Level, str, str]  # of a check: what was found, and what to do
+_TEXT: Final = 20  # the column where what was found begins
 _SKEW: Final = 300  # seconds between the store's time and this clock
 _UNSEEN: Final = timedelta(hours=1)
 _LOOKED_AT: Final = 1000
@@ -50,7 +51,7 @@ def doctor(session: Session, given: dict[str, Any]) -> int:
     findings = [finding for look in _ALWAYS for finding in _looked(session, look)]
     if not any(finding.level == "bad" for finding in findings):
         findings += [finding for look in _INSIDE for finding in _looked(session, look)]
-    session.out.say(findings, *_lines(findings))
+    session.out.say(findings, *(folded(each, session.out.stdout, _TEXT) for each in _lines(findings)))
     return 1 if any(each.level == "bad" for each in findings) else 0
 
 
@@ -64,7 +65,7 @@ def _lines(findings: list[Finding]) -> Iterator[str]:
             continue
         yield f"{each.level:<4}  {each.about:<12}  {printable(each.text)}"
         if each.todo:
-            yield f"{'':20}{printable(each.todo)}"
+            yield f"{'':{_TEXT}}{printable(each.todo)}"
 
 
 DEVELOPMENT: Final = ("dev", "docs", "peers")  # extras that are not for users

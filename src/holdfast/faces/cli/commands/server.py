@@ -197,7 +197,10 @@ def _answer_whether(workspace: Workspace) -> bytes:
 
 def _answer(request: private_socket.Request, workspace: Workspace, folder: Path) -> bytes:
     pieces: list[private_socket.Piece] = []
-    streams = relay.Recorder(private_socket.OUT, pieces, request.columns), relay.Recorder(private_socket.ERROR, pieces)
+    streams = (
+        relay.Recorder(private_socket.OUT, pieces, request.columns),
+        relay.Recorder(private_socket.ERROR, pieces, request.error_columns),
+    )
     heard = errors.HEARS.set(None)
     try:
         called, common, given = understood(request.words)

@@ -21,7 +21,7 @@ from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.location import git_root, label, start_copying, state_folder
-from holdfast.faces.cli.output import bar, printable
+from holdfast.faces.cli.output import bar, folded, printable
 from holdfast.faces.cli.relay import describe_use
 from holdfast.filesystem import make_folder, recorded_log, write_private
 from holdfast.private_socket import SERVER_LOCK
@@ -461,7 +461,7 @@ def where(session: Session, given: dict[str, Any]) -> int:
             facts["node"], words = node_of(session)
             lines += [f"log        {facts['log']}", *(f"           {each}" for each in words)]
         lines += [f"backups    {len(known)} in {os.path.dirname(known[-1])}"] if known else []
-    session.out.say(facts, *lines)
+    session.out.say(facts, *(folded(line, session.out.stdout, 11) for line in lines))
     return 0
 
 
