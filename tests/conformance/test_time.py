@@ -183,7 +183,6 @@ def test_a_jump_by_years_forward_and_back_leaves_a_sound_store(world: World) -> 
 # --- far ahead -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.capability("local")
 def test_a_clock_past_every_time_that_can_be_stored_is_refused_for_writes(world: World) -> None:
     ws = world.open()
     ws.cells.set("run", "cell", 1)
@@ -198,6 +197,7 @@ def test_a_clock_past_every_time_that_can_be_stored_is_refused_for_writes(world:
     assert ws.check().ok
 
 
+@pytest.mark.capability("local")
 def test_a_workspace_says_how_far_its_time_is_ahead_of_the_clock(world: World) -> None:
     ws = world.open()
     ws.cells.set("run", "cell", 1)

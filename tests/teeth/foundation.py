@@ -293,8 +293,8 @@ BUGS = [
     Bug(
         "a damaged backup is restored",
         "kernel/maintenance.py",
-        "            _verify(source)\n",
-        "            pass\n",
+        "            _verify(source)\n        with",
+        "            pass\n        with",
         DAMAGED,
     ),
     Bug(
