@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -400,6 +401,26 @@ def test_what_can_be_read_around_a_damaged_page_is_saved(
         saved += 1
     assert saved >= len(DOCTORED) // pages
     assert "backup --damaged FILE" in doctored(folder, capsys)
+
+
+def test_what_lies_between_two_damaged_pages_is_saved(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "store", actor="me") as ws:
+        ws.tasks.bulk("create", tasks=[{"title": f"task {number}"} for number in range(500)])
+    file = tmp_path / "store" / FILE
+    with closing(apsw.Connection(str(file), vfs="unix")) as connection:
+        leaves = "SELECT pageno, ncell FROM dbstat WHERE name = 'tasks' AND pagetype = 'leaf' ORDER BY path"
+        pages: list[Any] = connection.execute(leaves).fetchall()
+    whole, data = rows_of(file)["tasks"], bytearray(file.read_bytes())
+    hit = pages[1], pages[-2]
+    assert len(pages) > 10
+    for number, _ in hit:
+        data[PAGE * (number - 1) + 2000] ^= 1
+    file.write_bytes(data)
+    backup = holdfast.salvage(tmp_path / "store", tmp_path / "saved.backup")
+    holdfast.restore(backup, tmp_path / "new")
+    left = rows_of(tmp_path / "new" / FILE)["tasks"]
+    assert left < whole
+    assert len(whole) - len(left) == sum(rows for _, rows in hit)
 
 
 def doctored(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:

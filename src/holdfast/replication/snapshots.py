@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import apsw
 
@@ -242,6 +242,14 @@ def salvage(folder: Path, target: Path, clock: Clock) -> Path:
 # --- what can be read of a damaged file ------------------------------------------------------------------------------
 
 
+# What belongs to a task that could not be read: it would stand in the way of the next one.
+_LEFT_BEHIND: Final = (
+    ("task_texts", "seq NOT IN (SELECT seq FROM tasks)"),
+    ("leases", "kind = 'task' AND id NOT IN (SELECT record FROM tasks WHERE holder IS NOT NULL)"),
+    ("leases", "kind = 'defer' AND -id NOT IN (SELECT record FROM tasks)"),
+)
+
+
 def _copy_rows(source: apsw.Connection, copy: apsw.Connection) -> None:
     """Copy the rows that can be read, table by table, and make the indexes anew. Says which tables lack rows."""
     for pragma in ("application_id", "user_version"):
@@ -255,6 +263,10 @@ def _copy_rows(source: apsw.Connection, copy: apsw.Connection) -> None:
         for name, sql in tables:
             copy.execute(sql)
             if not _copy_table(source, copy, name):
+                partial.append(name)
+        for name, which in _LEFT_BEHIND:
+            copy.execute(f"DELETE FROM {name} WHERE {which}")
+            if copy.changes() and name not in partial:
                 partial.append(name)
         for kind, name, sql in made:
             if kind != "table" or name in derived:
@@ -279,8 +291,9 @@ def _copy_table(source: apsw.Connection, copy: apsw.Connection, table: str) -> b
     insert = f"INSERT OR IGNORE INTO {table} ({picked}) VALUES ({', '.join('?' * len(names))})"
 
     def put(terms: Sequence[str], where: str = "", bindings: tuple[int, ...] = ()) -> bool:
-        rows = source.execute(f"SELECT {picked} FROM {table} {where} ORDER BY {', '.join(terms)}", bindings)
+        query = f"SELECT {picked} FROM {table} {where} ORDER BY {', '.join(terms)}"
         try:
+            rows = source.execute(query, bindings)  # which reads the first row
             copy.executemany(insert, rows)
         except apsw.Error:
             return False
