@@ -65,11 +65,11 @@ def sync(path: str | os.PathLike[str]) -> None:
         os.close(descriptor)
 
 
-def write_private(path: str | os.PathLike[str], content: bytes) -> None:
-    """Replace a file at once by one that only its owner can read."""
+def write_private(path: str | os.PathLike[str], content: bytes, mode: int = 0o600) -> None:
+    """Replace a file at once by one that only its owner can read, or with another `mode`."""
     folder, name = os.path.split(path)
     draft = os.path.join(folder, f".{name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         os.write(descriptor, content)
         os.fsync(descriptor)

@@ -10,6 +10,8 @@ import json
 import shutil
 import signal
 import subprocess
+import sys
+import venv
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -18,6 +20,7 @@ import pytest
 
 from holdfast.faces.cli.setup.line import DEADLINE, line, program, write_program
 from tests.cli.calling import Shell
+from tests.docs.generate import ROOT
 
 SHELLS = [name for name in ("dash", "bash") if shutil.which(name)]
 CLIENTS = ("claude", "codex", "cursor", "gemini")
@@ -233,3 +236,46 @@ def test_i22_the_real_program_decides(shell: str, tmp_path: Path) -> None:
     assert (allowed.returncode, allowed.stdout, allowed.stderr) == (0, "", "")
     own = edit(root / ".holdfast" / "program")
     assert (own.returncode, "belongs to the workspace" in own.stderr) == (2, True), "an agent does not mend its guard"
+
+
+@pytest.mark.parametrize("place", ["my venv", "a" * 100])
+def test_a_program_whose_script_cannot_start_gets_a_launcher(place: str, tmp_path: Path) -> None:
+    """Where the path of an environment has a space, or is long, the system does not find the script's interpreter."""
+    venv.create(tmp_path / place, symlinks=True)
+    python, script = tmp_path / place / "bin" / "python", tmp_path / place / "bin" / "holdfast"
+    packages = next((tmp_path / place).glob("lib/*/site-packages"))
+    (packages / "same.pth").write_text("".join(f"{path}\n" for path in sys.path if Path(path).is_dir()))
+    script.write_text((ROOT / "bin" / "holdfast").read_text().replace("#!python", f"#!{python}", 1))
+    script.chmod(0o755)
+    assert len(f"#!{python}") > 127 or " " in str(python)
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "signal.py").write_text("raise SystemExit(3)")  # what the project has is not loaded
+    known = {"HOME": str(tmp_path), "HOLDFAST_ROLLING": "0"}
+
+    def call(*words: str, path: str = f"{script.parent}:/usr/bin:/bin") -> subprocess.CompletedProcess[str]:
+        command, env = [str(python), "-P", "-m", "holdfast", *words], known | {"PATH": path}
+        return subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=180)
+
+    assert call("init").returncode == 0
+    assert call("setup", "claude").returncode == 0
+    launcher = root / ".holdfast" / "holdfast"
+    assert (root / ".holdfast" / "program").read_text() == f"{launcher}\n"
+    assert (root / ".holdfast" / ".gitignore").read_text() == "*\n"
+    checked = call("setup", "claude", "--check")
+    assert (checked.returncode, "the guard refuses as it must" in checked.stdout) == (0, True), checked
+    assert str(launcher) in call("prime", "--actor", "ada").stdout, "and an agent calls that"
+    assert call("create", "one").returncode == 0
+    noting = ("--", "sh", "-c", 'holdfast note "$HOLDFAST_TASK" inside')
+    ran = call("run", "--next", "--actor", "ada", *noting, path=BARE["PATH"])
+    assert ran.returncode == 0, ran
+    assert call("setup", "claude", "--remove").returncode == 0
+    assert not launcher.exists()
+
+
+def test_a_program_that_starts_needs_no_launcher(tmp_path: Path) -> None:
+    (tmp_path / ".holdfast").mkdir()
+    (tmp_path / ".holdfast" / "holdfast").write_text("of another environment")
+    assert write_program(tmp_path) is not None
+    assert (tmp_path / ".holdfast" / "program").read_text().strip() == program()
+    assert not (tmp_path / ".holdfast" / "holdfast").exists()

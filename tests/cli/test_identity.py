@@ -206,6 +206,13 @@ def test_i22_check_runs_the_hooks_and_reports_one_that_lets_through(
     assert shell("path", "list", "--json").data == [], "and nothing was written"
 
 
+def test_setup_without_a_workspace_says_so(shell: Shell, repository: Path) -> None:
+    said = "there is no workspace yet, so the hooks allow everything: holdfast init makes one"
+    assert said in " ".join(shell("setup", "claude").err.split())
+    assert shell("init").code == 0
+    assert said not in " ".join(shell("setup", "claude").err.split())
+
+
 def test_i22_a_text_that_changed_must_be_trusted_again(shell: Shell, repository: Path) -> None:
     shell("init")
     first = shell("setup", "codex")
@@ -284,9 +291,14 @@ def test_i22_relayed_commands_have_the_same_identity(
 
 def call_lock(client: Client, session: str, **meta: Any) -> Any:
     """Lock src over an MCP server that the client starts, which has no name of its own; its answer."""
+    return call_tool(client, "paths", LOCK, meta)
+
+
+def call_tool(client: Client, name: str, arguments: dict[str, Any], meta: dict[str, Any] | None = None) -> Any:
+    """Call a tool likewise."""
     sent = [
         {"method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": INFO}},
-        {"method": "tools/call", "params": {"name": "paths", "arguments": LOCK, "_meta": meta}},
+        {"method": "tools/call", "params": {"name": name, "arguments": arguments, "_meta": meta or {}}},
     ]
     lines = [json.dumps({"jsonrpc": "2.0", "id": number, **each}) for number, each in enumerate(sent)]
     lines.insert(1, json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
@@ -323,6 +335,23 @@ def test_i22_a_lock_over_mcp_is_the_sessions_own_to_its_hooks_and_shell(
     assert one.edit(repository / "src" / "x", "s-1").code == 0
     assert one("guard", "src/x").code == 0
     assert two.edit(repository / "src" / "x", "s-2").code == 2
+
+
+def test_over_mcp_none_of_several_sessions_is_guessed_and_the_refusal_names_them(
+    clients: Callable[[], Client], shell: Shell
+) -> None:
+    one = clients()
+    one.hook("SessionStart", "s-1", source="startup")
+    one.hook("SessionStart", "s-2", source="startup")
+    refused = json.loads(call_lock(one, "s-1")["content"][0]["text"].split("\n")[1])
+    assert refused["code"] == "INVALID_HOLDER"
+    both = ", ".join(sorted(session_actor("claude", each) for each in ("s-1", "s-2")))
+    assert f"several sessions of this client act at once: {both}" in refused["message"]
+    assert "end the others, or start this server with `holdfast mcp --actor NAME`" in refused["hint"]
+    assert not call_tool(one, "task_list", {}).get("isError"), "what needs no name is not refused"
+    one.hook("SessionEnd", "s-1")
+    assert not call_lock(one, "s-2").get("isError"), "as it was told"
+    assert shell("path", "list", "--json").data[0]["holder"] == session_actor("claude", "s-2")
 
 
 def test_i22_codex_names_its_session_in_each_call(

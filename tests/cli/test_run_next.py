@@ -37,7 +37,11 @@ def statuses(shell: Shell) -> list[str]:
 
 
 def test_i22_the_next_task_is_in_the_environment_and_ends_by_the_exit_code(made: Shell) -> None:
-    assert made(*NEXT, "--", "true").code == 4, "nothing is ready"
+    none = made(*NEXT, "--", "true")
+    assert (none.code, none.err) == (4, made("next", "--actor", "w").err)
+    assert "nothing is ready: there are no tasks yet" in none.err
+    assert made(*NEXT, "-q", "--", "true").err == ""
+    assert made(*NEXT, "--tag", "x", "--loop", "--", "true").code == 4
     task = made("create", "paint it", "-q").id
     show = 'echo "$HOLDFAST_TASK|$HOLDFAST_TASK_TITLE|$HOLDFAST_ACTOR"; echo "$HOLDFAST_TASK_JSON"; exit 3'
     failed = made(*NEXT, "--", "sh", "-c", show)

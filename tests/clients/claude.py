@@ -11,6 +11,12 @@ from tests.clients.model import prompt
 from tests.clients.scratch import program
 
 
+def answer(said: str) -> dict[str, Any]:
+    """The client's answer, which lines of its own may follow, such as one about a hook that it cancelled."""
+    found, _ = json.JSONDecoder().raw_decode(said, said.index("{"))
+    return dict(found)
+
+
 class Claude(Client):
     """A scratch repository in which Claude Code works."""
 
@@ -31,7 +37,7 @@ class Claude(Client):
         words = [program("claude"), "-p", prompt(*steps), "--output-format", "json", *allowed, *self.options, *more]
         said = self.run(*words, env=env, code=None)
         try:
-            return str(json.loads(said[said.index("{") : said.rindex("}") + 1])["session_id"])
+            return str(answer(said)["session_id"])
         except (ValueError, KeyError) as error:
             raise AssertionError(f"no answer: {said[-2000:]}") from error
 

@@ -43,10 +43,11 @@ def serve_stdio(
     """Serve until the client closes the streams. Claims stay until they expire.
 
     `identify` returns the actor of a request, from its `_meta`; where it returns None, or is not given, the actor is
-    that of the workspace. `turn_dir` is the folder of a working session; the profile `all` then has tools for its turn
-    files.
+    that of the workspace. Where it raises Several, nobody can tell which of these sessions asks: what needs a name is
+    refused. `turn_dir` is the folder of a working session; the profile `all` then has tools for its turn files.
     """
-    from holdfast.faces.mcp.client import Session
+    from holdfast.client_sessions import Several
+    from holdfast.faces.mcp.client import OneOfSeveral, Session
     from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
     from holdfast.workspace.tokens import MemoryTokens
 
@@ -56,7 +57,10 @@ def serve_stdio(
         sessions: dict[str, Session] = {}  # each has the tokens of what its actor holds
 
         def caller_of(context: Any) -> Session:
-            found = None if identify is None else identify(context.meta)
+            try:
+                found = None if identify is None else identify(context.meta)
+            except Several as several:  # it has taken nothing that a session would remember
+                return OneOfSeveral(str(several), workspace.aio, workspace.actor, profile, MemoryTokens())
             actor = workspace.actor if found is None else found
             if actor not in sessions:
                 acting = workspace if found is None else workspace.using(actor=found)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from holdfast import errors
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 
 _ASKED: Final = 20  # claims of a session that are looked at for losses
 _TAKE: Final = "acquire it with the tool lock, then read again what you are about to write"
+_NAMELESS: Final = errors.InvalidHolder.default_hint.partition(":")[0]
+_ONE_OF_SEVERAL: Final = (
+    "nobody can tell which session of this client calls: end the others, or start this server with"
+    " `holdfast mcp --actor NAME`"
+)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -173,6 +179,28 @@ class Session(Caller):
     def perform(self, workspace: AsyncWorkspace | AsyncRemoteWorkspace, op: Operation[..., Any], given: Any) -> Any:
         """Run an operation; a stream is returned, anything else awaited."""
         return op.on(workspace)(**given)
+
+
+class OneOfSeveral(Session):
+    """The caller is one of several sessions of a client, and nobody can tell which: it has no name to hold by."""
+
+    def __init__(self, several: str, *given: Any) -> None:
+        super().__init__(*given)
+        self._several = several
+
+    def perform(self, workspace: AsyncWorkspace | AsyncRemoteWorkspace, op: Operation[..., Any], given: Any) -> Any:
+        """Run an operation; a refusal for want of a name says why there is none."""
+        work = super().perform(workspace, op, given)
+        return self._said(work) if isawaitable(work) else work
+
+    async def _said(self, work: Awaitable[Any]) -> Any:
+        try:
+            return await work
+        except errors.InvalidHolder as error:
+            if not error.hint.startswith(_NAMELESS):  # another name was given, and is not valid
+                raise
+            message = f"this needs a name, and several sessions of this client act at once: {self._several}"
+            raise errors.InvalidHolder(message, hint=_ONE_OF_SEVERAL, **error.details) from error
 
 
 def as_step(call: Callable[P, Awaitable[Any]], /, *args: P.args, **kwargs: P.kwargs) -> Op:

@@ -140,7 +140,8 @@ def prime(session: Session, given: dict[str, Any]) -> int:
     read_share(session)
     with session.open() as workspace:
         facts = gather(workspace, actor)
-    text = render(facts, given.get("budget", 2048), beyond_path(session.environ), introduce=hook is not None)
+    program = beyond_path(session.environ, place.folder)
+    text = render(facts, given.get("budget", 2048), program, introduce=hook is not None)
     if hook is not None:
         return hook.answer("start", text)
     session.out.say(facts, *text.splitlines())
@@ -372,9 +373,11 @@ def setup(session: Session, given: dict[str, Any]) -> int:
     changes = clients.install(client, root, choice)
     place = session.find_place()
     beyond = clients.outside(client, root, None if place is None else place.folder, choice.mcp)
-    # Without a workspace no server starts, and none is needed.
-    wrong = probe.try_server(client, root, session.environ) if place is not None and place.exists else ()
-    return _changed(session, changes, clients.left_to_do(client, changes), beyond, *wrong)
+    if place is not None and place.exists:
+        more = [*probe.try_server(client, root, session.environ)]
+    else:  # no server starts, and none is needed
+        more = ["there is no workspace yet, so the hooks allow everything: holdfast init makes one"]
+    return _changed(session, changes, clients.left_to_do(client, changes), beyond, *more)
 
 
 def _changed(session: Session, changes: list[Any], *notes: str) -> int:
@@ -398,10 +401,11 @@ def _plugin(session: Session, client: str, folder: Any, ways: list[str], choice:
     if wrong := [way for way in ways if way != "lenient"]:
         raise Usage(f"--{wrong[0]} and --plugin exclude each other", hint="a plugin is removed by its client")
     written, note = write_plugin(client, folder, choice), ""
-    if (program := beyond_path(session.environ)) is not None:  # its hooks would refuse every edit
+    if beyond_path(session.environ) is not None:  # its hooks would refuse every edit
         place = session.find_place()
         if place is not None and place.exists and place.folder is not None:
             write_program(Path(location.git_root(session.folder) or session.folder))
+        program = beyond_path(session.environ, None if place is None else place.folder)
         note = f"PATH has no holdfast, which the hooks need in every project with a workspace: link {program} there"
     return _changed(session, written, how_to_install(client, folder), note)
 

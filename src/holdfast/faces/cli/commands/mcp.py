@@ -55,14 +55,17 @@ def mcp(session: Session, given: dict[str, Any]) -> int:
 
 
 def _identify(session: Session) -> Callable[[Any], str | None]:
-    """The actor of a request, if none was named: by its `_meta`, which Codex sends, or else by the client's process."""
-    from holdfast.client_sessions import find_actor, session_actor
+    """The actor of a request, if none was named: by its `_meta`, which Codex sends, or else by the client's process.
+
+    The function raises Several if several sessions act from that.
+    """
+    from holdfast.client_sessions import actor_for, session_actor
 
     folder = private_folder(session.place, session.environ)
 
     def identify(meta: Any) -> str | None:
         id = codex_session(meta)
-        return find_actor(folder) if id is None else session_actor("codex", id)
+        return actor_for(folder) if id is None else session_actor("codex", id)
 
     return identify
 

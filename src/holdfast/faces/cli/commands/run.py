@@ -159,7 +159,11 @@ def _take(session: Session, workspace: Any, given: dict[str, Any]) -> int:
             failures[task.id] = failed + 1
         if not given.get("loop") or code in _ASKED_TO_END:
             return code
-    return 0 if failures or code == 0 else NOTHING
+    if failures or code == 0:
+        return 0
+    if not session.out.quiet and not session.out.json:
+        tell(session, _why(workspace, chosen.keys() - _OF_THE_CLAIM))
+    return NOTHING
 
 
 def _next(session: Session, workspace: Any, chosen: dict[str, Any], wait: float | None) -> Any:
@@ -249,7 +253,7 @@ def _start(command: list[str], session: Session, task: Any) -> subprocess.Popen[
     more |= {"HOLDFAST_TASK_TITLE": task.title, "HOLDFAST_TASK_JSON": whole}
     if session.place.folder is not None:
         more["HOLDFAST_DIR"] = session.place.folder
-    if (program := beyond_path(session.environ)) is not None:  # the command may call holdfast too
+    if (program := beyond_path(session.environ, session.place.folder)) is not None:  # the command may call holdfast too
         more["PATH"] = os.pathsep.join([session.environ.get("PATH", os.defpath), os.path.dirname(program)])
     try:
         return subprocess.Popen(command, env={**session.environ, **more})

@@ -6,7 +6,8 @@ less than the client waits. `--lenient` lets such an edit pass with a warning.
 
 Its text is the same on every machine: teams commit it, and clients trust a hook by its text. What differs, the path of
 the program, is in the file PROGRAM beside the store, which git ignores; then PATH is searched. It is run only if it
-belongs to the user.
+belongs to the user. The system cannot start a script whose first line names an interpreter with a space in its path, or
+a very long one: then PROGRAM names LAUNCHER beside it, which a shell starts.
 
 Where there is no workspace the line allows everything without starting anything; a `.holdfast` that this user may not
 look into, or whose store is gone and the rest is left, is one. It searches as `location` does:
@@ -24,6 +25,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final, NamedTuple
 
 from holdfast.faces.cli.location import FOLDER, TRACES, home
@@ -31,6 +33,8 @@ from holdfast.filesystem import hide_from_git, make_folder, write_private
 
 DEADLINE: Final = 5  # seconds
 PROGRAM: Final = "program"
+LAUNCHER: Final = "holdfast"  # as commands that get its folder on their PATH call it
+_LONGEST: Final = 127  # bytes of the first line of a script that every kernel takes
 CHOSEN: Final = "setup.json"
 
 # `at` looks at a folder that may hold a store, `up` at a folder, its git worktree and all above.
@@ -101,20 +105,51 @@ def program() -> str | None:
     return beside if os.access(beside, os.X_OK) else shutil.which("holdfast")
 
 
-def beyond_path(environ: Mapping[str, str]) -> str | None:
-    """Return the program, if who searches PATH for holdfast does not find one; None too if there is no program."""
+def starts(path: str) -> bool:
+    """Whether the system can start a program: if it is a script, whether its first line names an interpreter."""
+    try:
+        with open(path, "rb") as file:
+            first = file.readline(4096)
+    except OSError:
+        return False
+    if not first.startswith(b"#!"):
+        return True
+    interpreter = b"".join(first[2:].split(None, 1)[:1])
+    return len(first.rstrip(b"\n")) <= _LONGEST and os.path.isfile(interpreter) and os.access(interpreter, os.X_OK)
+
+
+def beyond_path(environ: Mapping[str, str], workspace: str | None = None) -> str | None:
+    """Return the program, if who searches PATH for holdfast does not find one; None too if there is no program.
+
+    If it cannot start as it is, this is the launcher that `setup` has written in the folder of the workspace.
+    """
     folders = filter(None, environ.get("PATH", "").split(os.pathsep))
-    found = any(os.access(os.path.join(folder, "holdfast"), os.X_OK) for folder in folders)
-    return None if found else program()
+    paths = (os.path.join(folder, "holdfast") for folder in folders)
+    if any(os.access(path, os.X_OK) and starts(path) for path in paths):
+        return None
+    found = program()
+    launcher = "" if workspace is None else os.path.join(workspace, LAUNCHER)
+    return launcher if found and os.access(launcher, os.X_OK) and not starts(found) else found
 
 
 def write_program(root: Path) -> Path | None:
-    """Write the file that names the program, in the folder of the project's workspace; None if there is no program."""
+    """Write the file that names the program, in the folder of the project's workspace; None if there is no program.
+
+    A program that cannot start as it is gets a launcher.
+    """
     found = program()
     if found is None:
         return None
-    path = os.path.join(_folder(root), PROGRAM)
-    write_private(path, f"{found}\n".encode())
+    folder = _folder(root)
+    path, launcher = os.path.join(folder, PROGRAM), os.path.join(folder, LAUNCHER)
+    if starts(found):
+        Path(launcher).unlink(missing_ok=True)
+    else:
+        # The script and not `-m holdfast`, with which Python would load modules from the project.
+        script = f'#!/bin/sh\nexec {quote(os.path.abspath(sys.executable))} {quote(found)} "$@"\n'
+        write_private(launcher, os.fsencode(script), 0o700)
+        found = launcher
+    write_private(path, os.fsencode(f"{found}\n"))
     return Path(path)
 
 
@@ -162,7 +197,7 @@ def _chosen(root: Path) -> dict[str, dict[str, Any]]:
 def remove_program(root: Path) -> None:
     """Remove the file and what was chosen, and the folder if it was made for them alone."""
     folder = Path(home(str(root)))
-    for name in (PROGRAM, CHOSEN):
+    for name in (PROGRAM, LAUNCHER, CHOSEN):
         (folder / name).unlink(missing_ok=True)
     if folder.is_dir() and [path.name for path in folder.iterdir()] == [".gitignore"]:
         (folder / ".gitignore").unlink()
