@@ -2,6 +2,7 @@
 
     make peers                          all that is at hand, about three minutes
     make peers ARGS="Redis PostgreSQL"  some of it, beside Holdfast
+    make peers ARGS="--loop asyncio Redis"
 
 Clients and servers share this machine. Each has its best client form: a connection for each caller or one that all
 share, on an event loop or by threads. The figures are medians of rounds taken in turns. `x` says how many times better
@@ -48,6 +49,7 @@ PEERS: tuple[type[Peer], ...] = (
 )
 OURS = {"asyncio": ByTasks, "threads": ByThreads}
 CALLERS = (1, 32, 64)
+LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 WORKS = {
     CLAIM: "claim with history, a second",
     COUNT: "one shared counter, increments a second",
@@ -82,6 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="peer", help=f"which: {', '.join(names)} (default: all)")
     beside = Path(__file__).resolve().parents[3]
     parser.add_argument("--dir", type=Path, default=beside, help="a folder on the disk to measure")
+    parser.add_argument("--loop", choices=LOOPS, default="uvloop", help="the event loop of all clients")
     chosen = parser.parse_args(argv)
     if unknown := set(chosen.names) - set(names):
         parser.error(f"no such peer: {', '.join(sorted(unknown))}")
@@ -89,22 +92,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     home = Path(tempfile.mkdtemp(prefix="holdfast-peers-", dir=chosen.dir))
     # What servers make elsewhere lies on the same disk.
     try:
-        print("\n".join(run(home, wanted, Plan())))
+        print("\n".join(run(home, wanted, Plan(), chosen.loop)))
     finally:
         shutil.rmtree(home, ignore_errors=True)
     return 0
 
 
-def run(home: Path, wanted: Iterable[type[Peer]], plan: Plan) -> list[str]:
+def run(home: Path, wanted: Iterable[type[Peer]], plan: Plan, loop: str = "uvloop") -> list[str]:
     """The report, in lines."""
-    peers, lines = [], [machine(home)]
+    peers, lines = [], [f"{machine(home)}; clients on {loop}"]
     for peer in wanted:
         if missing := peer.missing():
             lines.append(f"missing: {peer.name}, {peer.form} ({', '.join(missing)}): {peer.needs}")
         else:
             peers.append(peer)
     start = time.perf_counter()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         figures, versions = runner.run(measure(home, peers, plan))
     lines += [f"{peer.name}, {peer.form}: {said}" for peer, said in versions.items()]
     lines.append(f"measured in {time.perf_counter() - start:.0f} s")
