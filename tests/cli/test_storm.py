@@ -90,7 +90,9 @@ def test_every_task_is_taken_once_and_the_one_of_a_killed_loop_again(
                 process.communicate()
     lines = [line for out, _ in ended for line in out.splitlines()]
     errors = "".join(err for _, err in ended).replace("holdfast: nothing is ready\n", "").splitlines()
-    assert [line for line in errors if not line.startswith("claims expired, and their tasks are open again: ")] == []
+    assert [
+        line for line in errors if not line.startswith("holdfast: claims expired, and their tasks are open again: ")
+    ] == []
     assert told(lines, "ended") == ["4"] * (LOOPS - 1), "every loop ended because nothing was ready"
     assert told(lines, "lost") == []
 

