@@ -34,7 +34,7 @@ def run(bench: Bench) -> list[Row]:
     """Milliseconds of each, in turns; ratios to a bare Python, and the share of imports."""
     tasks = bench.count(10_000, 100)
     rounds = bench.count(15, 3)
-    starter = Starter(bench.folder / "bytecode")
+    starter = Starter()
     direct, served = bench.folder / "store", bench.folder / "served"
     programs: dict[str, Callable[[], float]] = {"bare Python": partial(starter.time, "-c", "pass")}
     programs |= _calls(starter, direct, tasks, "")

@@ -50,10 +50,10 @@ def run(bench: Bench) -> list[Row]:
 
 
 class Starter:
-    """Runs programs in fresh processes."""
+    """Runs programs in fresh processes, with their bytecode in a folder, or where it is installed."""
 
-    def __init__(self, bytecode: Path) -> None:
-        self._environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode)}
+    def __init__(self, bytecode: Path | None = None) -> None:
+        self._environment = {**os.environ, **({"PYTHONPYCACHEPREFIX": str(bytecode)} if bytecode else {})}
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def run(self, *words: str, told: str = "") -> str:

@@ -277,3 +277,15 @@ def test_a_command_observes_if_its_environment_says_so(tmp_path: Path, wanted: s
             assert json.loads(process.stdout.readline())["id"] == call["id"]
     _, told = process.communicate(timeout=PATIENCE)
     assert ('"name": "tasks.create"' in told) is (wanted == "1"), told
+
+
+def test_a_command_that_is_observed_ends_as_its_sdk_wants() -> None:
+    """What was not sent yet is sent at the exit of a program; a command ends without one, unless it is observed."""
+    code = (
+        "import atexit, sys; atexit.register(print, 'sent'); {first}"
+        "sys.argv = ['holdfast', 'version', '-q']; from holdfast.faces.cli import start; start()"
+    )
+    for first, said in (("import holdfast.telemetry; ", True), ("", False)):
+        command = [sys.executable, "-c", code.format(first=first)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert ("sent" in done.stdout) == said

@@ -52,6 +52,10 @@ def start() -> NoReturn:
         code = main()
     except KeyboardInterrupt:
         code = INTERRUPTED
+    if "holdfast.telemetry" in sys.modules:  # an SDK sends what it still has when the program ends
+        import atexit
+
+        atexit._run_exitfuncs()
     os._exit(code)
 
 
