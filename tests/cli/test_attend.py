@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -41,7 +40,13 @@ def edit(cli: Cli, project: Path) -> str:
 
 
 def heard(done: Answer) -> str:
-    return str(json.loads(done.out)["hookSpecificOutput"]["additionalContext"]) if done.out else ""
+    return heard_of(done.out)
+
+
+def heard_of(out: str) -> str:
+    """What the agent hears of what a hook printed."""
+    said = json.loads(out or "{}")
+    return str(said["hookSpecificOutput"]["additionalContext"]) if said else ""
 
 
 def prompt(cli: Cli) -> str:
@@ -50,10 +55,10 @@ def prompt(cli: Cli) -> str:
 
 
 def let_time_pass(project: Path) -> None:
-    """What the session was told is no longer fresh."""
-    (stamp,) = (project / ".holdfast" / "sessions").glob(".news.*")
-    then = stamp.stat().st_mtime - FRESH
-    os.utime(stamp, (then, then))
+    """The session renewed, and asked for news, longer ago."""
+    (file,) = (project / ".holdfast" / "sessions").glob(".news.*")
+    known = json.loads(file.read_text())
+    file.write_text(json.dumps({**known, "renewed": known["renewed"] - FRESH, "asked": known["asked"] - FRESH}))
 
 
 def ends(cli: Cli, task: str) -> datetime:
@@ -94,6 +99,55 @@ def test_i22_mail_is_reported_once_at_the_next_prompt_or_edit(made: Cli, project
     assert edit(made, project) == ""
 
 
+EDITS = {"claude": "PreToolUse", "codex": "PreToolUse", "cursor": "preToolUse", "gemini": "BeforeTool"}
+AFTER = {"claude": "PostToolUse", "codex": "PostToolUse", "cursor": "postToolUse", "gemini": "AfterTool"}
+
+
+@pytest.mark.parametrize("client", AFTER)
+def test_i22_an_edit_that_the_agent_cannot_hear_keeps_the_news_for_the_end_of_the_tool(
+    made: Cli, project: Path, client: str
+) -> None:
+    me = session_actor(client, "s")
+    task = made("create", "x", "-q").id
+    made("claim", task, "--ttl", "600", "--actor", me)
+    before_edit, after_tool = EDITS[client], AFTER[client]
+    patch = f"*** Begin Patch\n*** Add File: {project / 'x'}\n+x\n*** End Patch\n"
+    call = {"command": patch} if client == "codex" else {"file_path": str(project / "x")}
+
+    def around_an_edit() -> str:
+        told = {"hook_event_name": before_edit, "session_id": "s", "tool_name": "apply_patch", "tool_input": call}
+        before = made("guard", "--hook", client, stdin=json.dumps(told))
+        assert before.code == 0, before
+        after = json.loads(hook(made, after_tool, client, tool_input=call, tool_response="x").out or "{}")
+        inside = after.get("hookSpecificOutput", {})
+        assert inside.get("hookEventName", after_tool) == after_tool
+        return heard_of(before.out) + str(inside.get("additionalContext", after.get("additional_context", "")))
+
+    first = ends(made, task)
+    assert around_an_edit() == "", "nothing is new, and what is held is recalled at prompts alone"
+    renewed = ends(made, task)
+    assert renewed > first
+    made("mail", "send", me, "hello", "x", "--actor", "bob")
+    made("release", task, "--force", "--actor", "boss")
+    made("claim", task, "--actor", "bob")
+    assert around_an_edit() == "", "asked a moment ago"
+    let_time_pass(project)
+    said = around_an_edit()
+    assert said.count("1 new message(s), from bob") == 1
+    assert said.count(f"you lost the claim on {task}") == 1
+    let_time_pass(project)
+    assert around_an_edit() == ""
+
+
+def test_i22_a_shell_command_renews_and_lets_the_agent_hear_too(made: Cli, project: Path) -> None:
+    task = made("create", "x", "-q").id
+    made("claim", task, "--ttl", "600", "--actor", ME)
+    before = ends(made, task)
+    made("mail", "send", ME, "hello", "x", "--actor", "bob")
+    assert "from bob" in heard(hook(made, "PostToolUse", tool_name="Bash", tool_input={"command": "make"}))
+    assert ends(made, task) > before
+
+
 def test_i22_a_lost_claim_is_reported_once_and_one_that_was_given_back_is_not(made: Cli, project: Path) -> None:
     lost, given_back = made("create", "x", "-q").id, made("create", "y", "-q").id
     for task in (lost, given_back):
@@ -105,6 +159,32 @@ def test_i22_a_lost_claim_is_reported_once_and_one_that_was_given_back_is_not(ma
     made("release", given_back, "--actor", ME)
     assert f"you lost the claim on {lost}" in (told := prompt(made))
     assert given_back not in told
+    assert prompt(made) == ""
+
+
+def test_i22_a_claim_is_lost_whoever_ends_it_and_one_that_its_holder_ended_never_is(made: Cli) -> None:
+    ends = {
+        "released": ["release", "--force", "--actor", "boss"],
+        "closed": ["close", "--force", "--actor", "boss"],
+        "purged": ["release", "--force", "--actor", "boss"],
+        "mine, given on": ["release", "--actor", ME],
+        "mine, purged": ["done", "--actor", ME],
+    }
+    tasks = {name: made("create", name, "-q").id for name in ends}
+    for task in tasks.values():
+        made("claim", task, "--actor", ME)
+    prompt(made)
+    for name, (command, *words) in ends.items():
+        assert made(command, tasks[name], *words).code == 0
+    made("claim", tasks["mine, given on"], "--actor", "bob")
+    for name in ("purged", "mine, purged"):
+        assert made("delete", tasks[name], "--actor", "boss").code == 0
+        assert made("purge", tasks[name], "--yes", "--actor", "boss").code == 0
+    made("mail", "send", ME, "hello", "x", "--actor", "bob")
+    said = prompt(made)
+    lost = {name: f"you lost the claim on {task}" in said for name, task in tasks.items()}
+    assert lost == {name: not name.startswith("mine") for name in tasks}
+    assert "1 new message(s)" in said, "which nothing keeps back"
     assert prompt(made) == ""
 
 

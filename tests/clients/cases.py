@@ -93,7 +93,7 @@ def identity(start: Start) -> None:
 
 
 def news(start: Start) -> None:
-    """Mail and a lost claim are reported at the next prompt; what is held is recalled when the agent wants to stop."""
+    """Mail and a lost claim are reported at the next prompt, and mail while the agent works; what is held is recalled."""
     with start() as at:
         at.holdfast("create", "paint it")
         first = at.say(at.tool("task_claim"))
@@ -106,6 +106,10 @@ def news(start: Start) -> None:
         at.say(resume=first)
         assert at.model.heard(f"you lost the claim on {task['id']}")
         assert at.model.heard("1 new message(s), from bob")
+        write = f"{PYTHON} -m holdfast mail send {task['claimed_by']} again x --actor eve"
+        forget = "rm .holdfast/sessions/.news.*"  # when it was told last
+        at.say(at.shell(f"{write}; {forget}"), at.shell("true"), resume=first)
+        assert at.model.heard("2 new message(s)"), "after a command of its shell"
 
 
 def reminder(start: Start) -> None:

@@ -49,9 +49,27 @@ BUGS = [
     Bug(
         "mail is reported again",
         "faces/cli/commands/reminders.py",
-        """limit=_MOST) if each.id not in known.mail]
+        """ for each in inbox if each.id not in known.mail]
 """,
-        """limit=_MOST)]
+        """ for each in inbox]
+""",
+        NEWS,
+    ),
+    Bug(
+        "an edit that the agent does not hear swallows the news",
+        "faces/cli/commands/reminders.py",
+        """    asks = heard and (""",
+        """    asks = (""",
+        NEWS,
+    ),
+    Bug(
+        "a claim that its holder gave back is lost when another takes the task",
+        "faces/cli/commands/reminders.py",
+        """            if change.old_value == actor:
+                return bool(change.changed_by != actor)
+""",
+        """            if change.old_value == actor:
+                return True
 """,
         NEWS,
     ),

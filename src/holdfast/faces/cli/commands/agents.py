@@ -7,7 +7,7 @@ and print in its format. Outside a workspace both are silent and allow everythin
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -19,6 +19,9 @@ from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands import reminders
 from holdfast.faces.cli.output import printable, short
+
+if TYPE_CHECKING:
+    from holdfast.faces.cli.setup import hooks
 
 _MOST: Final = 20
 _WIDE: Final = 70  # characters of a title or subject
@@ -125,8 +128,8 @@ def prime(session: Session, given: dict[str, Any]) -> int:
         actor = who.actor if who.may_hold else None
     if hook is not None:
         actor = hook.begin(session, "prime")
-        if hook.event == "prompt":
-            return hook.answer("prompt", reminders.attend(session, actor, at_once=True))
+        if hook.event in ("prompt", "after"):
+            return hook.answer("prompt", reminders.attend(session, actor, at_once=hook.event == "prompt"))
         if hook.event == "stop":
             return hook.answer("stop", "" if hook.goes_on else reminders.recall(session, actor))
         if hook.event == "end":
@@ -187,7 +190,7 @@ def guard(session: Session, given: dict[str, Any]) -> int:
         reasons = [f"{error.message} ({for_shell(error.hint, session.out.at)})" for error in refused]
         return hook.answer("edit", "\n".join(reasons), blocked=True)
     if hook is not None:
-        return hook.answer("edit", reminders.attend(session, actor))
+        return hook.answer("edit", reminders.attend(session, actor, heard=hook.hears))
     for error in refused[:-1]:
         session.out.error(error)
     if refused:
@@ -290,15 +293,20 @@ class _Hook:
         session.given = {**session.given, "actor": actor}
         id = self._hooks.session_of(self._client, self._payload)
         if actor is not None and id is not None:
-            event = self.event or ""
-            event = "next" if event == "start" and self._hooks.follows(self._payload) else event
+            begins = self.event == "start" and self._hooks.follows(self._payload)
+            event = "next" if begins else self.event or ""
             session.note_hook(f"{self._client}-{command}", _field(id), _field(actor), event)
         return str(actor) if actor is not None else None
 
     @property
-    def event(self) -> str | None:
-        """What is about to happen."""
+    def event(self) -> hooks.Event | None:
+        """What happens in the client."""
         return self._hooks.event_of(self._payload)
+
+    @property
+    def hears(self) -> bool:
+        """Whether the agent hears what is said here."""
+        return self.event is None or self._hooks.hears(self._client, self.event)
 
     @property
     def goes_on(self) -> bool:

@@ -20,18 +20,23 @@ from holdfast.filesystem import write_private
 from holdfast.types import Op
 
 _MOST: Final = 20
-FRESH: Final = 30.0  # seconds in which nothing is renewed again, and no edit asks for news
+FRESH: Final = 30.0  # seconds in which nothing is renewed again, and no tool asks for news
 _PATIENCE: Final = 1.0  # seconds that a renewal waits for its turn: nobody who edits waits for another's transaction
 _NEWS: Final = 400  # bytes
 _LEFT: Final = 50  # claims, or locks, that the end of a session releases
 
 
 class _Known(msgspec.Struct):
-    """What a session knows already: the claims it had, the mail that was reported, the claims recalled at its stop."""
+    """What a session knows: the claims it had, the mail that was reported, the claims recalled at its stop.
+
+    And when its claims were renewed and its news were asked for, in seconds since 1970.
+    """
 
     claims: list[str] = []
     mail: list[str] = []
     recalled: list[str] = []
+    renewed: float = 0.0
+    asked: float = 0.0
 
     @classmethod
     def read(cls, path: str) -> _Known:
@@ -42,13 +47,11 @@ class _Known(msgspec.Struct):
         except (OSError, msgspec.DecodeError):
             return cls()
 
-    def write(self, path: str, due: bool = False) -> bool:
-        """Write it down; False in a place that can only be read. `due`: it does not count as a renewal."""
+    def write(self, path: str) -> bool:
+        """Write it down; False in a place that can only be read."""
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             write_private(path, msgspec.json.encode(self))
-            if due:
-                os.utime(path, (0, 0))
         except OSError:
             return False
         return True
@@ -59,32 +62,46 @@ def _news_file(session: Session, actor: str) -> str:
     return os.path.join(folder, f".news.{actor.replace('/', '%2F')}")
 
 
-def attend(session: Session, actor: str | None, at_once: bool = False) -> str:
-    """Renew what the session holds, in one commit, and return what is new for it; at most once in FRESH seconds.
+def attend(session: Session, actor: str | None, *, heard: bool = True, at_once: bool = False) -> str:
+    """Renew what the session holds, in one commit, and return what is new for it; each at most once in FRESH seconds.
 
-    With `at_once` the news are asked for anyway. Nothing that fails here stops an edit, or keeps it waiting: while
-    another process is in a transaction, the renewal is left to the next call, and the agent hears that.
+    With `at_once` the news are asked for anyway. Where the agent does not hear (`heard`) they are kept for the next
+    place where it does. Nothing that fails here stops an edit, or keeps it waiting: while another process is in a
+    transaction, the renewal is left to the next call, and the agent hears that.
     """
     if actor is None:
         return ""
     path = _news_file(session, actor)
-    fresh = os.path.exists(path) and SystemClock().wall() / 1e6 - os.stat(path).st_mtime < FRESH
-    if fresh and not at_once:
-        return ""
     known = _Known.read(path)
+    now = SystemClock().wall() / 1e6
+    renews = not 0 <= now - known.renewed < FRESH
+    asks = heard and (at_once or not 0 <= now - known.asked < FRESH)
+    if not renews and not asks:
+        return ""
     session.timeout = _PATIENCE
     try:
         with session.open(writing=True) as workspace:
             claims = list(workspace.tasks.list(claimed_by=actor, limit=_MOST))
-            late = "" if fresh else _renew(workspace, actor, claims)
-            lost = [task for id in known.claims if (task := _lost(workspace, id, actor)) is not None]
-            mail = [each for each in workspace.mail.inbox(actor, unread=True, limit=_MOST) if each.id not in known.mail]
+            late = _renew(workspace, actor, claims) if renews else ""
+            lost = [id for id in known.claims if _lost(workspace, id, actor)] if asks else []
+            inbox = workspace.mail.inbox(actor, unread=True, limit=_MOST) if asks else ()
     except errors.HoldfastError as error:
         return _late(error)
-    told = _Known([task.id for task in claims], [*known.mail, *(each.id for each in mail)][-100:], known.recalled)
-    if not fresh or told != known:
-        told.write(path, due=bool(late))  # else it is told again
+    mail = [each for each in inbox if each.id not in known.mail]
+    after = msgspec.structs.replace(
+        known,
+        claims=[task.id for task in claims] if asks else _with(known.claims, claims),
+        mail=[*known.mail, *(each.id for each in mail)][-100:],
+        renewed=now if renews and not late else known.renewed,
+        asked=now if asks else known.asked,
+    )
+    after.write(path)  # else it is all said again
     return _news(late, lost, mail, claims if at_once else [])
+
+
+def _with(before: list[str], claims: list[Any]) -> list[str]:
+    """The claims a session had, and has: what it has lost is still to be reported."""
+    return list(dict.fromkeys([*before, *(task.id for task in claims)]))
 
 
 def recall(session: Session, actor: str | None) -> str:
@@ -98,12 +115,9 @@ def recall(session: Session, actor: str | None) -> str:
             claims = list(workspace.tasks.list(claimed_by=actor, limit=_MOST))
     except errors.HoldfastError:
         return ""  # it is no reason to go on
-    held_now = [task.id for task in claims]
-    told = msgspec.structs.replace(
-        known, claims=list(dict.fromkeys([*known.claims, *held_now])), recalled=held_now
-    )  # what it had before is kept: if it is lost, that is still to be reported
+    after = msgspec.structs.replace(known, claims=_with(known.claims, claims), recalled=[task.id for task in claims])
     news = [task for task in claims if task.id not in known.recalled and not task.parked]
-    if (told != known and not told.write(path)) or not news:
+    if (after != known and not after.write(path)) or not news:
         return ""
     held = ", ".join(f"{task.id} ({short(printable(task.title), 40)})" for task in news)
     text = (
@@ -164,24 +178,26 @@ def _renew(workspace: Any, actor: str, claims: list[Any]) -> str:
     return ""
 
 
-def _lost(workspace: Any, id: str, actor: str) -> Any:
-    """The task, if the session held it and lost it: another has claimed it, or the claim expired."""
-    task = workspace.tasks.get(id)
-    if task.claimed_by == actor:
-        return None
-    ended = [event.op for event in workspace.tasks.history(id) if event.op in _ENDINGS]
-    return task if task.claimed_by is not None or ended[-1:] == ["expire"] else None
+def _lost(workspace: Any, id: str, actor: str) -> bool:
+    """Whether the claim that a session had was ended by somebody else, or expired."""
+    for change in workspace.tasks.history(id):  # the newest first
+        if change.field == "claimed_by":
+            if change.new_value == actor:
+                return False
+            if change.old_value == actor:
+                return bool(change.changed_by != actor)
+        elif change.op == change.field and change.op in _ENDINGS:  # of a purged task the log keeps only what was done
+            return bool(change.changed_by != actor)
+    return False
 
 
-_ENDINGS: Final = ("expire", "release", "complete", "block", "park", "close", "cancel")
+_ENDINGS: Final = ("expire", "release", "complete", "block", "close", "cancel")
 
 
-def _news(late: str, lost: list[Any], mail: list[Any], claims: list[Any]) -> str:
+def _news(late: str, lost: list[str], mail: list[Any], claims: list[Any]) -> str:
     """The news as text, cut to what a prompt can bear."""
     lines = [late] if late else []
-    lines += [
-        f"Holdfast: you lost the claim on {task.id}: stop that work, and look with holdfast show" for task in lost
-    ]
+    lines += [f"Holdfast: you lost the claim on {id}: stop that work, and look with holdfast show {id}" for id in lost]
     if mail:
         senders = ", ".join(dict.fromkeys(printable(each.sender) for each in mail))
         lines.append(f"Holdfast: {len(mail)} new message(s), from {senders}: holdfast mail inbox")

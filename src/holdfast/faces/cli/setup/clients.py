@@ -1,9 +1,9 @@
 """`holdfast setup`: the files each agent client reads in a project, and what is installed, checked or removed there.
 
 A client has a text that the agent reads and a file of hooks: where it can hear something (at the start of a session,
-before a prompt, before its context is compacted, when it wants to stop) `holdfast prime --hook CLIENT`, before a file
-is edited `holdfast guard --hook CLIENT`. Only files of the project are written, never those in a home folder. `hooks`
-has what the hooks read and print, `line` how they are run.
+before a prompt, after a tool, before its context is compacted, when it wants to stop) `holdfast prime --hook CLIENT`,
+before a file is edited `holdfast guard --hook CLIENT`. Only files of the project are written, never those in a home
+folder. `hooks` has what the hooks read and print, `line` how they are run.
 
 Guarantee: `remove` leaves every file byte for byte as it was before `install`. Everything is worked out before anything
 is written, so a file that cannot be edited safely leaves all others untouched.
@@ -130,6 +130,12 @@ _EDITS: Final = {  # before which edit it asks
     "cursor": ("preToolUse", "Write|Edit|StrReplace|Delete"),
     "gemini": ("BeforeTool", "write_file|replace"),
 }
+_AFTER: Final = {  # after which tools the agent hears what is new
+    "claude": ("PostToolUse", "Bash"),  # of an edit it hears before
+    "codex": ("PostToolUse", "apply_patch|Bash"),
+    "cursor": ("postToolUse", "Shell|Write|Edit|StrReplace|Delete"),
+    "gemini": ("AfterTool", "run_shell_command|write_file|replace"),
+}
 _END: Final = {"claude": "SessionEnd", "cursor": "sessionEnd", "gemini": "SessionEnd"}
 
 
@@ -146,7 +152,9 @@ def hooks_of(client: str, choice: Choice) -> dict[str, Any]:
     edit, tools = _EDITS[client]
     strict = {"failClosed": not choice.lenient} if client == "cursor" else {}
     guard = entry("guard", {"matcher": tools, **strict})
-    hooks = {event: entry("prime") for event in _HEARING[client]} | {edit: guard}
+    after, ended = _AFTER[client]
+    news = entry("prime", {"matcher": ended})
+    hooks = {event: entry("prime") for event in _HEARING[client]} | {edit: guard, after: news}
     if client in _END:  # also where nothing is released: a session that has ended is not taken for one that acts
         end = unwatched(f"prime --hook {client}{' --release' if choice.release else ''}")  # it speaks to nobody
         hooks[_END[client]] = entry("prime", run=end)

@@ -1,13 +1,14 @@
 """What a client's hooks receive and return.
 
-             start: tells the agent   compact                        edit: refuses
-    claude   SessionStart             PreCompact: for the summary    PreToolUse, exit 2 and stderr
-    codex    SessionStart             PreCompact: unheard            PreToolUse, exit 2 and stderr
-    gemini   SessionStart             PreCompress: unheard           BeforeTool, exit 2 and stderr
-    cursor   sessionStart             preCompact: unheard            preToolUse, exit 0 and JSON
+             start: tells the agent   compact                        edit: refuses                   after: tells
+    claude   SessionStart             PreCompact: for the summary    PreToolUse, exit 2 and stderr   PostToolUse
+    codex    SessionStart             PreCompact: unheard            PreToolUse, exit 2 and stderr   PostToolUse
+    gemini   SessionStart             PreCompress: unheard           BeforeTool, exit 2 and stderr   AfterTool
+    cursor   sessionStart             preCompact: unheard            preToolUse, exit 0 and JSON     postToolUse
 
-Before a prompt of the person (UserPromptSubmit, BeforeAgent of Gemini) the agent hears what is new; Cursor has no such
-hook. When the agent wants to stop (Stop, AfterAgent of Gemini, stop of Cursor) it can be sent on with a text. The end
+What is new the agent hears before a prompt of the person (UserPromptSubmit, BeforeAgent of Gemini; Cursor lets it hear
+nothing there), and while it works after a command of its shell or an edit, of which Claude Code tells it before.
+When the agent wants to stop (Stop, AfterAgent of Gemini, stop of Cursor) it can be sent on with a text. The end
 of a session (SessionEnd, sessionEnd of Cursor, which Codex does not report) speaks to nobody. Claude Code and Codex run
 SessionStart again after a compaction. With any exit code but 0 and 2 a hook has failed, and the client continues.
 Called by `holdfast prime --hook` and `holdfast guard --hook`, before every edit: this module loads nothing for it.
@@ -22,7 +23,7 @@ from typing import Any, Final, Literal
 from holdfast.client_sessions import session_actor
 from holdfast.errors import Invalid
 
-Event = Literal["start", "compact", "edit", "prompt", "stop", "end"]
+Event = Literal["start", "compact", "edit", "after", "prompt", "stop", "end"]
 
 _EVENTS: Final[Mapping[str, Event]] = {
     "sessionstart": "start",
@@ -35,7 +36,11 @@ _EVENTS: Final[Mapping[str, Event]] = {
     "sessionend": "end",
     "pretooluse": "edit",
     "beforetool": "edit",
+    "posttooluse": "after",
+    "aftertool": "after",
 }
+_NAMES: Final = {"prompt": "UserPromptSubmit", "after": "PostToolUse"}
+_NAMES_OF_GEMINI: Final = {"prompt": "BeforeAgent", "after": "AfterTool"}
 _PATHS: Final = ("file_path", "notebook_path", "path", "target_file")
 
 Answer = tuple[str, str, int]  # what a hook prints on standard output and on standard error, and its exit code
@@ -104,14 +109,17 @@ def folder_of(payload: Any) -> str:
     return os.path.join(folder, _text(call, "workdir") or "")
 
 
+def hears(client: str, event: Event) -> bool:
+    """Whether the agent hears what a hook says there: of an edit that is allowed, only in Claude Code."""
+    return event != "edit" or client == "claude"
+
+
 def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answer:
     """Format `text` for the client; `blocked` refuses an edit, and `text` is the reason."""
     nothing = "{}" if client in ("cursor", "gemini") else ""  # these two always expect JSON
     if event == "edit":
         if not blocked:
-            # Only Claude Code reads what a hook says about an edit that it allows.
-            heard = client == "claude" and text.strip()
-            return _context("PreToolUse", text) if heard else nothing, "", 0
+            return _context("PreToolUse", text) if hears(client, event) and text.strip() else nothing, "", 0
         reason = text.strip() or "another agent has locked this path"
         if client == "cursor":
             denied = {"permission": "deny", "user_message": reason, "agent_message": reason}
@@ -127,7 +135,7 @@ def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answe
         return (f"Keep in the summary:\n{text}" if client == "claude" else nothing), "", 0
     if client == "cursor":
         return _json({"additional_context": text}), "", 0
-    names = {"prompt": "BeforeAgent" if client == "gemini" else "UserPromptSubmit"}
+    names = _NAMES_OF_GEMINI if client == "gemini" else _NAMES
     return _context(names.get(event, "SessionStart"), text), "", 0
 
 
