@@ -53,11 +53,12 @@ def test_a_recipe_works_over_mcp(recipe: str, tmp_path: Path) -> None:
         with holdfast.open(tmp_path, actor="agent-1") as ws:
             async with inside(ws) as core, inside(ws, "all") as everything:
                 tools = {tool.name for tool in (await core.client.list_tools()).tools}
+                matches = [_CALL.fullmatch(line) for line in calls.splitlines()]
+                parsed = [call for call in matches if call is not None]
+                assert len(parsed) == len(matches), calls
+                agent = core if all(call["tool"] in tools for call in parsed) else everything
                 first = ""
-                for line in calls.splitlines():
-                    call = _CALL.fullmatch(line)
-                    assert call is not None, line
-                    agent = core if call["tool"] in tools else everything
+                for call in parsed:
                     arguments = json.loads(call["arguments"].replace('"ID"', json.dumps(first)))
                     result = await answer(agent, call["tool"], arguments, call["refused"] is not None)
                     found = re.search(r'"id": "([^"]+)"', json.dumps(result))
