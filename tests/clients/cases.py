@@ -93,7 +93,7 @@ def identity(start: Start) -> None:
 
 
 def news(start: Start) -> None:
-    """Mail and a lost claim are reported at the next prompt, and mail while the agent works; what is held is recalled."""
+    """Mail and a lost claim are reported at the next prompt, mail also at work; what is held is recalled at a stop."""
     with start() as at:
         at.holdfast("create", "paint it")
         first = at.say(at.tool("task_claim"))
