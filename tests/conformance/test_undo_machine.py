@@ -21,7 +21,7 @@ from holdfast.testing import ManualClock
 from tests.amounts import seeds
 
 STEPS = 250  # of one seed
-HELD = {"version", "revision", "updated_at", "claimed_by", "claimed_at", "token", "deadline", "waiting"}
+HELD = {"version", "revision", "updated_at", "claimed_by", "claimed_at", "token", "deadline", "parked", "waiting"}
 REFUSED = (errors.Invalid, errors.Conflict, errors.NotFound, errors.Forbidden)
 NEVER = {"release", "block", "park", "note"}  # end or change a hold, or say something
 AGENTS = ("ann", "bob")
