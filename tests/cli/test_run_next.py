@@ -114,6 +114,36 @@ def test_i22_a_loop_that_is_told_to_end_releases_its_task(made: Shell, started: 
     assert statuses(made) == ["open"]
 
 
+@pytest.mark.parametrize("trap", ["", "trap 'exit 0' INT;", "trap 'exit 1' INT;"])
+@pytest.mark.parametrize("whole", [False, True], ids=["run alone", "its group"])
+def test_i22_ctrl_c_ends_the_loop_and_completes_nothing(made: Shell, started: Start, trap: str, whole: bool) -> None:
+    made("create", "x")
+    made("create", "y")
+    script = f"{trap} echo begun; while :; do sleep 0.05; done"
+    run = started(*NEXT, "--loop", "--", "bash", "-c", script)
+    assert run.stdout is not None
+    assert run.stdout.readline() == "begun\n"
+    if whole:
+        os.killpg(run.pid, signal.SIGINT)
+    else:
+        run.send_signal(signal.SIGINT)
+    assert ended(run).code == 128 + signal.SIGINT
+    assert statuses(made) == ["open", "open"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_i22_a_second_signal_kills_a_command_that_will_not_end(made: Shell, started: Start, number: int) -> None:
+    made("create", "x")
+    script = "trap 'echo asked' INT TERM; echo begun; while :; do sleep 0.05; done"
+    run = started(*NEXT, "--", "bash", "-c", script)
+    assert run.stdout is not None
+    for word in ("begun\n", "asked\n"):
+        assert run.stdout.readline() == word
+        run.send_signal(number)
+    assert ended(run).code == 128 + number
+    assert statuses(made) == ["open"]
+
+
 WORKERS, TASKS, KILLS = 8, amount(60, 200), amount(8, 20)
 
 

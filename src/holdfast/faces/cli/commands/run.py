@@ -94,7 +94,9 @@ _MOST: Final = 65_536  # bytes of a task in the environment: systems limit it
     Argument("command", "texts", word=True, rest=True, required=True, of="-- COMMAND", help="the command to run"),
     more="The command has HOLDFAST_TASK, HOLDFAST_TASK_TITLE, HOLDFAST_TASK_JSON, HOLDFAST_ACTOR and HOLDFAST_DIR in"
     " its environment. A command whose claim is lost is terminated; the exit code is then that of the refusal. If the"
-    " command cannot be started, the task is as it was before. A task that fails three times in a loop is blocked.",
+    " command cannot be started, the task is as it was before. A task that fails three times in a loop is blocked. A"
+    " loop ends with 0 when nothing is ready any more, however its tasks ended. Ctrl-C, SIGTERM and others ask the"
+    " command of --next to end and release its task; a second one kills it.",
 )
 def run(session: Session, given: dict[str, Any]) -> int:
     """Run a command and keep the claim on a task alive while it lives.
@@ -130,7 +132,7 @@ def _check(given: dict[str, Any]) -> None:
 
 def _work(session: Session, workspace: Any, given: dict[str, Any], before: Any, task: Any, block: bool = False) -> int:
     """Run the command for a task that is claimed, and end it by the exit code if that is wanted; the exit code."""
-    with _Ending() as ending:
+    with _Ending(bool(given.get("next"))) as ending:
         code = _run(session, workspace, before, task, given["command"], given.get("ttl", TTL), ending)
     if code == 0 and (given.get("done") or given.get("next")):
         _complete(session, workspace, task, chosen=not given.get("next"))
@@ -174,34 +176,59 @@ def _next(session: Session, workspace: Any, chosen: dict[str, Any], wait: float 
 class _Ending:
     """While in this block, signals to end go to the command too: it must not work on when nobody renews its claim.
 
-    One that comes before the command has started is kept until then.
+    One that comes before the command has started is kept until then; a second one kills the command. Ctrl-C is such a
+    signal for a worker. Else it is the command's own affair: a shell in it goes on.
     """
 
-    def __enter__(self) -> _Ending:
-        self.process: subprocess.Popen[bytes] | None = None
+    def __init__(self, worker: bool) -> None:
+        self._worker = worker
+        self._process: subprocess.Popen[bytes] | None = None
         self.number = 0  # of the signal that came
+
+    def __enter__(self) -> _Ending:
         import signal  # here, because `holdfast next` does not need it
 
-        ending = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+        ending = [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
+        if self._worker and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in the background of a shell
+            ending.append(signal.SIGINT)
         self._before = {each: signal.signal(each, self._pass_on) for each in ending}
         return self
 
     def _pass_on(self, number: int, _: object) -> None:
-        self.number = number
-        if self.process is not None:
-            self.process.terminate()
+        again, self.number = bool(self.number), number
+        if self._process is not None:
+            self._process.kill() if again else self._ask()
+
+    def _ask(self) -> None:
+        """Ask the command to end; Ctrl-C at a terminal has reached it already."""
+        import signal
+
+        if self._process is not None and not (self.number == signal.SIGINT and _is_foreground()):
+            self._process.terminate()
 
     def attend(self, process: subprocess.Popen[bytes]) -> None:
         """From now on, signals go to this process."""
-        self.process = process
+        self._process = process
         if self.number:
-            process.terminate()
+            self._ask()
 
     def __exit__(self, *_: object) -> None:
         import signal
 
         for each, handler in self._before.items():
             signal.signal(each, handler)
+
+
+def _is_foreground() -> bool:
+    """Whether a terminal sends Ctrl-C to the processes of this call."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:  # there is none
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    finally:
+        os.close(terminal)
 
 
 def _run(
