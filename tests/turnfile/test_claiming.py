@@ -9,6 +9,7 @@ import pytest
 from holdfast import turnfile
 from holdfast.errors import Invalid, InvalidValue
 from holdfast.turnfile import Session
+from holdfast.turnfile.ledger.rules import REGISTRY
 from holdfast.turnfile.mail import messages
 from holdfast.turnfile.model import MAILBOX, WORKLOG, Problem
 from tests.turnfile.sessions import new_session
@@ -81,6 +82,8 @@ def test_f3_a_registry_given_in_python_comes_before_that_of_the_ledger(session: 
     assert Session(session.folder.path, registry=[WORKLOG]).guarded(session.read()) == {WORKLOG}
     file.write_text(file.read_text().replace("[plan.md]", "[]"))
     assert session.guarded(session.read()) == {MAILBOX}
+    file.write_text(file.read_text().replace("x-registry: []", "x-registry: [plan.md, ../secrets.md]"))
+    assert session.guarded(session.read()) == {"plan.md", *REGISTRY}
 
 
 def test_f8_who_takes_a_lock_over_is_known_afterwards(session: Session) -> None:

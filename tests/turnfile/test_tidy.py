@@ -497,3 +497,81 @@ def test_f3_a_wait_is_a_number_of_seconds(tmp_path: Path, interval: float) -> No
     wait = turnfile.WaitPolicy(interval=interval)
     with pytest.raises(errors.Invalid, match="the interval of a wait"):
         turnfile.transact([WORKLOG], "ada", "x", lambda edit: append(edit, "x"), folder=session, wait=wait)
+
+
+def with_registry(session: Session, listed: str) -> Path:
+    path = Path(session.folder.path, TURNFILE)
+    path.write_text(path.read_text().replace("turnfile:\n", f"turnfile:\n  x-registry:{listed}\n"))
+    return path
+
+
+def test_f10_a_registry_that_names_no_file_of_the_session_goes_into_the_log_and_frees_no_file(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    with_registry(session, ' ["../x"]')
+    lock = acquire(session, lock_request(session, [WORKLOG], "ada", "by hand", 100))
+    with pytest.raises(errors.Held):
+        turnfile.transact([WORKLOG], "bob", "x", lambda edit: append(edit, "- b\n"), folder=session, wait=None)
+    done = turnfile.tidy(session, "ada")
+    assert [(each.file, "names no file" in each.what) for each in done.repairs] == [(TURNFILE, True)]
+    assert (done.files, errors_of(session)) == ((TURNFILE, TIDY_LOG), [])
+    assert '  x-registry: ["../x"]' in text_of(session, TIDY_LOG).splitlines()
+    assert session.read().turnfile.registry is None
+    with pytest.raises(errors.Held, match=lock.id):
+        turnfile.transact([WORKLOG], "bob", "x", lambda edit: append(edit, "- b\n"), folder=session, wait=None)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        ' ["WORKLOG.md", "../notes.md"]',
+        ' ["../notes.md", WORKLOG.md]   # ours',
+        '\n    - "../notes.md"   # why\n    - "WORKLOG.md"\n    - /etc/passwd',
+        "\n  - WORKLOG.md\n  - ../notes.md",
+    ],
+)
+def test_f10_an_entry_of_the_registry_that_is_no_file_of_the_session_refuses_nothing_and_is_removed_alone(
+    tmp_path: Path, listed: str
+) -> None:
+    session = new_session(tmp_path)
+    path = with_registry(session, listed)
+    before = everything(session)
+    sent = Mail(session, "ada").send("bob", "x")
+    assert [(each.file, each.rule) for each in sent.completion.warnings] == [(TURNFILE, "disorder")]
+    assert [each.level for each in turnfile.check(session) if each.rule == "registry"] == ["error"] * (
+        2 if "passwd" in listed else 1
+    )
+    turnfile.tidy(session, "ada")
+    assert (session.read().turnfile.registry, errors_of(session)) == ((WORKLOG,), [])
+    lost = before - everything(session)
+    assert [line for line in lost if "notes" in line or "registry" in line] == [], path.read_text()
+
+
+def test_f10_one_unknown_dependency_among_others_is_removed_alone(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    for name in ("dig", "mix"):
+        turnfile.tasks.add(session, name, "x", "ada")
+    turnfile.tasks.add(session, "fire", "x", "ada", depends_on=["dig", "mix"])
+    path = Path(session.folder.path, TURNFILE)
+    path.write_text(path.read_text().replace('- "dig"', '- "dug"\n        - "dig"'))
+    turnfile.tidy(session, "ada")
+    task = session.read().turnfile.task("fire")
+    assert (task and task.depends_on, errors_of(session)) == (("dig", "mix"), [])
+
+
+def test_f10_a_ledger_that_is_repaired_is_logged_by_the_same_write(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    path = with_registry(session, ' ["../x", TIDY_LOG.md, WORKLOG.md]')
+    Mail(session, "ada").send("bob", "one")
+    mailbox = Path(session.folder.path, MAILBOX)
+    mailbox.write_text(mailbox.read_text().replace("| bob | 1 |", "| bob | 7 |"))
+    lock = acquire(session, lock_request(session, [TIDY_LOG], "eve", "reads it", 100))
+    before = path.read_text()
+    with pytest.raises(errors.Held, match=lock.id):
+        turnfile.tidy(session, "ada", wait=None)
+    assert path.read_text() == before, "nothing is repaired that cannot be logged"
+    release(session, lock.id, "eve")
+    acquire(session, lock_request(session, [MAILBOX], "eve", "by hand", 100))
+    with pytest.raises(errors.Held):
+        turnfile.tidy(session, "ada", wait=None)
+    assert session.read().turnfile.registry == (TIDY_LOG, WORKLOG)
+    assert '  x-registry: ["../x", TIDY_LOG.md, WORKLOG.md]' in text_of(session, TIDY_LOG).splitlines()

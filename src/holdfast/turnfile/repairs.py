@@ -2,8 +2,9 @@
 
 The ledger is repaired by one write, the other files by one transaction with its lock, so a file that somebody else
 holds is waited for. Guarantee: no line is lost. Cards that leave the mailbox go to MAILBOX_ARCHIVE.md; every other line
-that changed or went is kept in TIDY_LOG.md as it was, below the list of what was done. What cannot be repaired is left,
-and reported: a file that cannot be read, or whose merge was not finished. Called by the faces.
+that changed or went is kept in TIDY_LOG.md as it was, below the list of what was done, by the same replacement of files
+that changed it. What cannot be repaired is left, and reported: a file that cannot be read, or whose merge was not
+finished. Called by the faces.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -20,9 +20,10 @@ import msgspec
 from holdfast.errors import HoldfastError, Invalid, TooLarge
 from holdfast.turnfile import archive, damage, report
 from holdfast.turnfile.damage import unmerged
+from holdfast.turnfile.escalation import held_error
 from holdfast.turnfile.ledger import Ledger, check_name
 from holdfast.turnfile.ledger.correction import corrected
-from holdfast.turnfile.ledger.rules import is_stale
+from holdfast.turnfile.ledger.rules import blocking, is_stale
 from holdfast.turnfile.locks import WaitPolicy
 from holdfast.turnfile.mail import export
 from holdfast.turnfile.mailbox import parse, projection
@@ -72,12 +73,14 @@ def tidy(
     """Repair a session's files; with `dry_run`, only say what would be done. Raises Held or Escalated."""
     agent_name(check_name("actor", actor), "actor")
     before = session.read()
-    repairs, gone = _corrected(session, actor, dry_run)
-    written = [TURNFILE] if repairs else []
+    after, notes = corrected(before)
     shelf, _ = archive.shelves(session.folder)
-    everyone = corrected(before)[0].turnfile.everyone
     texts = _readable(session, before, shelf)
-    wanted, found = _repaired(session, texts, shelf, everyone)
+    wanted, found = _repaired(session, texts, shelf, after.turnfile.everyone)
+    repairs = [Repair(TURNFILE, *note) for note in notes]
+    if notes and not dry_run:
+        repairs = _correct(session, actor)
+    written = [TURNFILE] if repairs else []
 
     def body(edit: Transaction) -> list[Repair]:
         """Repair what is there when the files are ours; somebody else may have tidied them since."""
@@ -85,27 +88,27 @@ def tidy(
         new, done = _repaired(session, {**texts, **now}, shelf, edit.ledger.turnfile.everyone)
         new = {path: text for path, text in new.items() if path in now}
         done = [each for each in done if each.file in now]
-        lost = {**gone, **_lost_lines(now, new)}
         for path, text in new.items():
             edit.write(path, text)
-        if repairs or done:
-            edit.write(TIDY_LOG, (now[TIDY_LOG] or _LOG_HEAD) + _entry(session.today(), actor, [*repairs, *done], lost))
+        if done:
+            entry = _entry(session.today(), actor, done, _lost_lines(now, new))
+            edit.write(TIDY_LOG, (now[TIDY_LOG] or _LOG_HEAD) + entry)
         return done
 
-    if (found or repairs) and dry_run:
+    if found and dry_run:
         written += [*wanted, TIDY_LOG]
-    elif found or repairs:
+    elif found:
         sources = dict.fromkeys([*wanted, *([shelf] if MAILBOX in wanted else [])])
         done = transact([*sources, TIDY_LOG], actor, "tidy", body, folder=session, wait=wait, rehearse=True)
         found, written = done.result, [*written, *done.files]
     corrections = bool(repairs)
+    written += [TIDY_LOG] if corrections else []
     repairs += found
     if MAILBOX not in wanted and _is_stale(session):
         export_it = [os.path.join(session.folder.path, path) for path in (MAILBOX, PROJECTION)]
         if dry_run or export(*export_it):
             repairs.append(Repair(PROJECTION, 1, f"made it again from {MAILBOX}"))
             written.append(PROJECTION)
-    after = corrected(before)[0]
     guarded = session.guarded(after).intersection(wanted)
     reached = after.revision + corrections + 2 * bool(guarded) if dry_run else None
     if aged := _aged(session, after, reached, actor, lambda lock: before.line("locks", lock.id)):
@@ -119,20 +122,31 @@ def tidy(
     return TidyResult(tuple(repairs), tuple(dict.fromkeys(written)), session.read().revision, tuple(left))
 
 
-def _corrected(session: Session, actor: str, dry_run: bool) -> tuple[list[Repair], dict[str, list[str]]]:
-    """Correct the ledger; returns the repairs, and its lines that changed or went."""
-    notes: list[tuple[int, str]] = []
-    lost: list[str] = []
+def _correct(session: Session, actor: str) -> list[Repair]:
+    """Correct the ledger and log its lines that changed or went, in one write; returns the repairs."""
+    repairs: list[Repair] = []
 
     def change(ledger: Ledger) -> Ledger:
-        after, found = corrected(ledger)
-        notes[:], lost[:] = found, _lost(ledger.text, [after.text])
+        _check_log_is_free(session, ledger, actor)
+        after, notes = corrected(ledger)
+        repairs[:] = [Repair(TURNFILE, *note) for note in notes]
         return after
 
-    change(session.read())
-    if notes and not dry_run:
-        session.write(change, actor)
-    return [Repair(TURNFILE, *note) for note in notes], {TURNFILE: lost} if notes else {}
+    def log(ledger: Ledger, after: Ledger) -> dict[str, str]:
+        head = "" if session.folder.has(TIDY_LOG) else _LOG_HEAD
+        lost = {TURNFILE: _lost(ledger.text, [after.text])}
+        return {TIDY_LOG: head + _entry(session.today(), actor, repairs, lost)}
+
+    session.write(change, actor, log)
+    return repairs
+
+
+def _check_log_is_free(session: Session, ledger: Ledger, actor: str) -> None:
+    """Raise Held if the log needs a lock and somebody else has it."""
+    if TIDY_LOG in session.guarded(ledger):
+        for lock in blocking(ledger.turnfile.locks, [TIDY_LOG], ledger.revision, session.workspace(ledger)):
+            if lock.holder != actor:
+                raise held_error(lock, ledger.revision, "wait until it is released or stale, then tidy again")
 
 
 def _aged(
@@ -154,13 +168,7 @@ def _aged(
         if revision is not None:
             revision += 1
             continue
-        after = session.write(lambda ledger: corrected(ledger)[0], actor)
-        log = _entry(session.today(), actor, found, {TURNFILE: _lost(now.text, [after.text])})
-        transact([TIDY_LOG], actor, "tidy", partial(_append, log), folder=session)
-
-
-def _append(log: str, edit: Transaction) -> None:
-    edit.write(TIDY_LOG, (edit.read(TIDY_LOG) or _LOG_HEAD) + log)
+        _correct(session, actor)
 
 
 def _readable(session: Session, ledger: Ledger, shelf: str) -> dict[str, str | None]:

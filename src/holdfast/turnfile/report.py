@@ -177,10 +177,11 @@ def _missing_registry_files(session: Session, text: str | None) -> Iterator[Prob
     """Warn about files that the ledger's registry lists and that do not exist: they may be mistyped."""
     try:
         ledger = session.ledger(text)
-        listed = sorted(session.guarded(ledger)) if ledger.turnfile.registry is not None else []
     except (Invalid, NotFound):  # another rule reports it
         return
-    for path in listed:
+    place = session.workspace(ledger)
+    listed = [path for path in ledger.turnfile.registry or () if rules.is_inside(path, place)]
+    for path in sorted({rules.normalize(path, place) for path in listed}):
         try:
             there = session.folder.has(path)
         except Invalid:  # not a regular file

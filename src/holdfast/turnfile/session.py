@@ -24,7 +24,6 @@ from holdfast.errors import FileChanged, Invalid, NotFound, ReadOnly
 from holdfast.turnfile import damage, files
 from holdfast.turnfile.files import Folder, is_internal, not_full
 from holdfast.turnfile.ledger import Ledger, archived_signals, check_name, read, rules
-from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.model import (
     FOLDER,
     FOLDER_VARIABLE,
@@ -215,18 +214,16 @@ class Session:
     def guarded(self, ledger: Ledger) -> frozenset[str]:
         """The files that need a lock: the ledger's list or the default one, and always the mailbox.
 
-        Raises Invalid if the ledger lists a path outside this folder.
+        While a path of the list is no file of this folder, which `lint` reports, the default files need a lock as well:
+        a list that is only half understood frees no file.
         """
         if self._registry is not None:
             return self._registry
         if ledger.turnfile.registry is None:
             return frozenset(rules.REGISTRY)
-        try:
-            listed = [rules.normalize(path, self.workspace(ledger)) for path in ledger.turnfile.registry]
-            return frozenset((MAILBOX, *listed))
-        except Invalid as error:
-            line = ledger.line("turnfile", REGISTRY_KEY)
-            raise Invalid(f"{TURNFILE}, line {line}: {REGISTRY_KEY}: {error.message}", hint=error.hint) from error
+        place, listed = self.workspace(ledger), ledger.turnfile.registry
+        known = [rules.normalize(path, place) for path in listed if rules.is_inside(path, place)]
+        return frozenset((MAILBOX, *known, *(rules.REGISTRY if len(known) < len(listed) else ())))
 
     def await_change(self, seconds: float, revision: int, pause: Callable[[float], None] = time.sleep) -> None:
         """Wait until the ledger leaves a revision, at most so many seconds."""
@@ -240,8 +237,16 @@ class Session:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def write(self, change: Callable[[Ledger], Ledger], actor: str) -> Ledger:
-        """Replace the ledger by the result of `change`; if that is the same, nothing is written."""
+    def write(
+        self,
+        change: Callable[[Ledger], Ledger],
+        actor: str,
+        log: Callable[[Ledger, Ledger], dict[str, str]] | None = None,
+    ) -> Ledger:
+        """Replace the ledger by the result of `change`; if that is the same, nothing is written.
+
+        `log` returns, from the old ledger and the new one, what is added to other files in the same replacement.
+        """
         check_name("actor", actor)
         for _ in range(_TRIES):
             with self.write_lock():
@@ -249,9 +254,12 @@ class Session:
                 after = change(ledger)
                 if after.text == ledger.text:
                     return ledger
+                added = log(ledger, after) if log is not None else {}
+                before = {path: self.folder.read(path) for path in added}
+                texts = {path: (before[path] or "") + text for path, text in added.items()}
                 after = after.stamped(ledger.revision + 1, actor)
                 with contextlib.suppress(FileChanged):  # an editor without our lock was faster: retry on its text
-                    self.replace({TURNFILE: after.text}, {TURNFILE: ledger.text})
+                    self.replace({TURNFILE: after.text, **texts}, {TURNFILE: ledger.text, **before})
                     return after
         raise file_changed(TURNFILE)
 

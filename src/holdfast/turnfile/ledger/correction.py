@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, get_args
 
-from holdfast.errors import Invalid
 from holdfast.turnfile import model
 from holdfast.turnfile.ledger import Ledger, next_signal_id, read
-from holdfast.turnfile.ledger.rules import NEEDED, OLDER, SECTIONS, is_stale, matches, normalize
+from holdfast.turnfile.ledger.rules import NEEDED, OLDER, SECTIONS, is_inside, is_stale, matches
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.ledger.yaml_edit import Change, Put, Remove
 from holdfast.turnfile.ledger.yaml_tree import Path
@@ -100,9 +99,10 @@ def _tasks(ledger: Ledger) -> Iterator[_Fix]:
     tasks = {task.id for task in ledger.turnfile.tasks}
     for task in ledger.turnfile.tasks:
         path = ("coordination", "tasks", task.id)
-        known = [name for name in task.depends_on if name in tasks]
-        if len(known) < len(task.depends_on):
-            yield Put((*path, "depends_on"), known), f"{task.id} depends on known tasks alone"
+        for place, name in reversed([*enumerate(task.depends_on)]):
+            if name not in tasks:
+                words = f"{task.id} no longer depends on {name!r}, which is not a task"
+                yield Remove((*path, "depends_on", place)), words
         for key in ("created_rev", "claim_rev", "completed_rev"):
             value = getattr(task, key)
             if value is not None and value > ledger.revision:
@@ -138,15 +138,16 @@ def _signals(ledger: Ledger) -> Iterator[_Fix]:
 
 
 def _registry(ledger: Ledger) -> Iterator[_Fix]:
-    kept = []
-    for path in ledger.turnfile.registry or ():
-        try:
-            normalize(path, ledger.turnfile.workspace)
-            kept.append(path)
-        except Invalid:
-            continue
-    if len(kept) < len(ledger.turnfile.registry or ()):
-        yield Put(("turnfile", REGISTRY_KEY), kept), f"{REGISTRY_KEY} lists files of the session alone"
+    """Remove what is no file of the session; a list of nothing else goes whole: an empty one guards nothing."""
+    listed = ledger.turnfile.registry or ()
+    wrong = [place for place, path in enumerate(listed) if not is_inside(path, ledger.turnfile.workspace)]
+    if wrong and len(wrong) == len(listed):
+        words = f"removed {REGISTRY_KEY}, which names no file of the session's folder: the default files need a lock"
+        yield Remove(("turnfile", REGISTRY_KEY)), words
+        return
+    for place in reversed(wrong):
+        words = f"removed {listed[place]!r} from {REGISTRY_KEY}: it is not a file of the session's folder"
+        yield Remove(("turnfile", REGISTRY_KEY, place)), words
 
 
 def _dotted(path: Path) -> str:

@@ -43,6 +43,15 @@ def normalize(path: str, workspace: str = FOLDER) -> str:
     return found
 
 
+def is_inside(path: str, workspace: str = FOLDER) -> bool:
+    """Whether a path names a file of the session's folder."""
+    try:
+        normalize(path, workspace)
+    except Invalid:
+        return False
+    return True
+
+
 def ledger_path(path: str, workspace: str = FOLDER) -> str:
     """The spelling in the ledger: relative to the project, with the folder's name first."""
     return f"{posixpath.normpath(workspace or FOLDER)}/{normalize(path, workspace)}"
