@@ -300,7 +300,7 @@ def ledger_words(rng: random.Random, texts: Texts) -> bool:
     old, new = rng.choice(
         (
             (r'role: "agent"', 'role: "boss"'),
-            (r'status: "pending"', 'status: "someday"'),
+            (r'status: "pending"', 'status: "In-Progress"'),
             (r'owner: "ada"', 'owner: "zoe"'),
             (r"depends_on: \[\]", 'depends_on: ["nowhere"]'),
             (r"rev: 5", "rev: 500"),

@@ -575,3 +575,73 @@ def test_f10_a_ledger_that_is_repaired_is_logged_by_the_same_write(tmp_path: Pat
         turnfile.tidy(session, "ada", wait=None)
     assert session.read().turnfile.registry == (TIDY_LOG, WORKLOG)
     assert '  x-registry: ["../x", TIDY_LOG.md, WORKLOG.md]' in text_of(session, TIDY_LOG).splitlines()
+
+
+MEANT = {
+    "done": ("Done", "DONE", "completed", "Complete", "finished", "closed"),
+    "in_progress": ("In Progress", "in-progress", "IN_PROGRESS", "started", "wip"),
+    "blocked": ("Blocked", "on hold", "waiting"),
+    "pending": ("not_started", "Not started", "todo", "To Do", "open"),
+    "claimed": ("Claimed", "assigned"),
+}
+
+
+@pytest.mark.parametrize(("status", "words"), MEANT.items(), ids=MEANT.keys())
+def test_f10_the_status_of_a_task_becomes_the_one_that_it_means(
+    tmp_path: Path, status: str, words: tuple[str, ...]
+) -> None:
+    session = new_session(tmp_path)
+    for number in range(len(words)):
+        turnfile.tasks.add(session, f"t{number}", "x", "ada")
+    path, text = Path(session.folder.path, TURNFILE), text_of(session, TURNFILE)
+    for word in words:
+        text = text.replace('status: "pending"', f'status: "{word}"', 1)
+    path.write_text(text)
+    assert [task.state for task in session.read().turnfile.tasks] == [status] * len(words)
+    turnfile.tidy(session, "ada")
+    assert [task.status for task in session.read().turnfile.tasks] == [status] * len(words)
+    assert "unknown-word" not in [each.rule for each in turnfile.check(session)]
+    assert turnfile.tidy(session, "ada").repairs == ()
+
+
+@pytest.mark.parametrize("word", ["fertig", "cancelled", "in review"])
+def test_f10_a_status_without_a_known_meaning_stays_for_a_person_and_nobody_claims_it(
+    tmp_path: Path, word: str
+) -> None:
+    session = new_session(tmp_path)
+    turnfile.tasks.add(session, "fire", "x", "ada")
+    path = Path(session.folder.path, TURNFILE)
+    path.write_text(path.read_text().replace('status: "pending"', f'status: "{word}"'))
+    before = path.read_text()
+    for dry in (True, False):
+        done = turnfile.tidy(session, "ada", dry_run=dry)
+        assert (done.repairs, [each.rule for each in done.problems]) == ((), ["unknown-status"])
+        assert "somebody must decide" in done.problems[0].message
+    with pytest.raises(errors.InvalidStatus, match=word):
+        turnfile.tasks.claim(session, "fire", "bob")
+    assert path.read_text() == before
+
+
+def test_f10_a_task_that_is_done_in_other_words_is_not_claimed_again(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    turnfile.tasks.add(session, "dig", "x", "ada")
+    turnfile.tasks.add(session, "fire", "x", "ada", depends_on=["dig"])
+    path = Path(session.folder.path, TURNFILE)
+    path.write_text(path.read_text().replace('status: "pending"', 'status: "Done"', 1))
+    with pytest.raises(errors.InvalidStatus, match="already done"):
+        turnfile.tasks.claim(session, "dig", "bob")
+    assert turnfile.tasks.claim(session, "fire", "bob").status == "claimed"
+    assert [task.id for task in turnfile.status(session).tasks] == ["fire"]
+
+
+def test_f10_a_word_of_the_ledger_in_another_spelling_keeps_its_meaning(tmp_path: Path) -> None:
+    session = new_session(tmp_path, ["ada"])
+    turnfile.tasks.add(session, "dig", "x", "ada", priority="P0")
+    turnfile.tasks.signal(session, "ada", "all", "request_turn")
+    path = Path(session.folder.path, TURNFILE)
+    text = path.read_text().replace('role: "agent"', 'role: "Observer"').replace('status: "idle"', 'status: "Offline"')
+    path.write_text(text.replace('priority: "P0"', 'priority: "p0"').replace('"request_turn"', '"Request Turn"'))
+    turnfile.tidy(session, "ada")
+    found = session.read().turnfile
+    assert (found.agents[0].role, found.agents[0].status) == ("observer", "offline")
+    assert (found.tasks[0].priority, found.signals[0].signal) == ("P0", "request_turn")

@@ -7,8 +7,9 @@ here knows how they are written. Imported by every module of the package.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
@@ -33,6 +34,26 @@ SIGNAL_ARCHIVE: Final = "TURNFILE_ARCHIVE.yaml"
 WORKLOG: Final = "WORKLOG.md"
 QUESTIONS: Final = "OPEN_QUESTIONS.md"
 CHECKED: Final = (TURNFILE, MAILBOX, PROJECTION, WORKLOG, QUESTIONS)  # against each other
+
+# What people write for the status of a task.
+_STATUSES: Final[dict[str, TaskStatus]] = {
+    **dict.fromkeys(("", "notstarted", "unstarted", "todo", "open", "new", "queued", "planned", "backlog"), "pending"),
+    **dict.fromkeys(("assigned", "taken"), "claimed"),
+    **dict.fromkeys(("started", "ongoing", "active", "doing", "working", "wip", "underway"), "in_progress"),
+    **dict.fromkeys(("waiting", "stuck", "paused", "onhold"), "blocked"),
+    **dict.fromkeys(("complete", "completed", "finished", "closed", "resolved"), "done"),
+}
+
+
+def meaning(word: str, known: object) -> str | None:
+    """The word of a Literal that a word means, or None; case, blanks, hyphens and underscores do not count."""
+    words = {_plain(each): each for each in get_args(known)}
+    return ({**_STATUSES, **words} if known is TaskStatus else words).get(_plain(word))
+
+
+def _plain(word: str) -> str:
+    return re.sub(r"[\s_-]+", "", word.casefold())
+
 
 DEFAULT_LEASE_REVS: Final = 2
 UNASSIGNED: Final = "unassigned"
@@ -102,6 +123,11 @@ class Task(msgspec.Struct, frozen=True):
     claim_rev: int | None = None
     completed_rev: int | None = None
     notes: str = ""
+
+    @property
+    def state(self) -> str:
+        """Its status as it is meant: `Done` and `completed` are done; a word without known meaning stays as it is."""
+        return meaning(self.status, TaskStatus) or self.status
 
 
 class Agent(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ The ledger is repaired by one write, the other files by one transaction with its
 holds is waited for. Guarantee: no line is lost. Cards that leave the mailbox go to MAILBOX_ARCHIVE.md; every other line
 that changed or went is kept in TIDY_LOG.md as it was, below the list of what was done, by the same replacement of files
 that changed it. What cannot be repaired is left, and reported: a file that cannot be read, or whose merge was not
-finished. Called by the faces.
+finished, and the status of a task that may mean anything. Called by the faces.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from holdfast.turnfile.session import Session
 from holdfast.turnfile.transactions import Transaction, transact
 from holdfast.turnfile.worklog import repair_questions, repair_worklog
 
-_LEFT: Final = ("unreadable", "too-large", "missing", damage.CONFLICT)  # what tidying does not repair
+_LEFT: Final = ("unreadable", "too-large", "missing", "unknown-status", damage.CONFLICT)  # what tidying does not repair
 _LOG_HEAD: Final = "# Tidy log\n"
 _NUL: Final = "�"  # what stands for a byte that is not text
 
@@ -54,7 +54,7 @@ class Repair(msgspec.Struct, frozen=True):
 class TidyResult(msgspec.Struct, frozen=True):
     """The result of tidying: the repairs, the files written, the revision, and the problems that are left.
 
-    Of a dry run the problems are the files in which nothing is repaired.
+    Of a dry run the problems are those that nothing but a person can repair.
     """
 
     repairs: tuple[Repair, ...]

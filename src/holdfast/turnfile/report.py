@@ -73,7 +73,7 @@ def status(session: Session) -> Status:
         agents=turnfile.agents,
         locks=tuple(_lock_status(session, ledger, lock) for lock in sorted(turnfile.locks, key=rules.precedence)),
         unread=tuple(Unread(inbox.agent, inbox.unread, inbox.oldest.id) for inbox in inboxes.values()),
-        tasks=tuple(task for task in turnfile.tasks if task.status != "done"),
+        tasks=tuple(task for task in turnfile.tasks if task.state != "done"),
         signals=tuple(sorted(turnfile.signals, key=lambda signal: signal.rev, reverse=True)),
         problems=tuple(_problems(session, texts, unreadable)),
         warnings=tuple(session.warnings),

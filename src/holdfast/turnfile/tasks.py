@@ -16,7 +16,7 @@ from holdfast.errors import AlreadyClaimed, Exists, Invalid, InvalidPriority, In
 from holdfast.turnfile.ledger import Ledger, check_name, new_names
 from holdfast.turnfile.ledger.yaml_edit import Put
 from holdfast.turnfile.mailbox.draft import agent_name
-from holdfast.turnfile.model import UNASSIGNED, Priority, Problem, Signal, SignalWord, Task
+from holdfast.turnfile.model import UNASSIGNED, Priority, Problem, Signal, SignalWord, Task, TaskStatus
 from holdfast.turnfile.session import Session
 
 Step = Literal["add", "claim", "done"]
@@ -65,19 +65,25 @@ def add(
 
 
 def claim(session: Session, task_id: str, agent: str) -> Task:
-    """Claim a task that nobody works on. Raises AlreadyClaimed, or InvalidStatus while a dependency is not done."""
+    """Claim a task that nobody works on.
+
+    Raises AlreadyClaimed, or InvalidStatus while a dependency is not done, or for an unknown status of its own.
+    """
 
     def change(ledger: Ledger) -> Ledger:
         task = _task(ledger, task_id)
-        if task.status in ("claimed", "in_progress") and task.owner != UNASSIGNED:
+        if task.state in ("claimed", "in_progress") and task.owner != UNASSIGNED:
             if task.owner == agent:
                 return ledger
             hint = f"claim another one, or ask {task.owner}; {TASKS} lists all"
             claim = {"holder": task.owner, "since": task.claim_rev}
             raise AlreadyClaimed(f"{task_id} is claimed by {task.owner}", hint=hint, **claim)
-        if task.status == "done":
+        if task.state == "done":
             raise InvalidStatus(f"{task_id} is already done", task_id=task_id)
-        undone = [name for name in task.depends_on if (found := ledger.turnfile.task(name)) and found.status != "done"]
+        if task.state not in get_args(TaskStatus):
+            hint = f"somebody must write one of {', '.join(get_args(TaskStatus))} into the ledger"
+            raise InvalidStatus(f"the status {task.status!r} of {task_id} is unknown", hint=hint, task_id=task_id)
+        undone = [name for name in task.depends_on if (found := ledger.turnfile.task(name)) and found.state != "done"]
         if undone:
             words = f"{task_id} depends on {', '.join(undone)}, not yet done"
             raise InvalidStatus(words, task_id=task_id, waits_for=undone)
@@ -94,12 +100,12 @@ def done(session: Session, task_id: str, agent: str) -> Task:
     def change(ledger: Ledger) -> Ledger:
         task = _task(ledger, task_id)
         if agent not in (task.owner, ledger.turnfile.maintainer.id, "maintainer"):
-            if task.owner == UNASSIGNED and task.status != "done":
+            if task.owner == UNASSIGNED and task.state != "done":
                 hint = f'claim it first: turnfile.tasks.claim(session, "{task_id}", agent)'
                 raise NotHolder(f"nobody has claimed {task_id}", hint=hint, task_id=task_id)
             hint = f"ask {task.owner}, or the maintainer, who can finish any task"
             raise NotHolder(f"{task_id} is owned by {task.owner}, not by {agent}", hint=hint, holder=task.owner)
-        if task.status == "done":
+        if task.state == "done":
             return ledger
         after = ledger.with_task_fields(task_id, status="done", completed_rev=ledger.revision + 1)
         return _with_current_task(after, agent, None) if _works_on(after, agent, task_id) else after

@@ -2,7 +2,8 @@
 
 Pure: a ledger in, a ledger out. A stale lock is removed, because anybody may remove it. A name that holds a lock or
 owns a task joins the agents, a revision after the current one becomes the current one, an unknown word becomes the
-usual one of its field, and what is missing is added. Called by `repairs`.
+one that it means, else the usual one of its field (but the status of a task stays), and what is missing is added.
+Called by `repairs`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any, Final, get_args
 
 from holdfast.turnfile import model
 from holdfast.turnfile.ledger import Ledger, next_signal_id, read
-from holdfast.turnfile.ledger.rules import NEEDED, OLDER, SECTIONS, is_inside, is_stale, matches
+from holdfast.turnfile.ledger.rules import NEEDED, SECTIONS, is_inside, is_stale, matches
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.ledger.yaml_edit import Change, Put, Remove
 from holdfast.turnfile.ledger.yaml_tree import Path
-from holdfast.turnfile.model import UNASSIGNED
+from holdfast.turnfile.model import UNASSIGNED, meaning
 
 _Fix = tuple[Change, str]
 _MARKER: Final = re.compile(r"^---[^\n]*\n?", re.MULTILINE)
@@ -90,9 +91,11 @@ def _words(ledger: Ledger) -> Iterator[_Fix]:
     for place, signal in enumerate(turnfile.signals):
         checks += [(("messages", place, "signal"), signal.signal, model.SignalWord)]
     for path, word, known in checks:
-        if word not in get_args(known) and word not in OLDER:
-            usual = _usual(ledger, path[:-1], str(path[-1]))
-            yield Put(path, usual), f"{_dotted(path)} is {usual}, was {word!r}"
+        meant = meaning(word, known)
+        if word in get_args(known) or (meant is None and known is model.TaskStatus):
+            continue  # a task whose status nobody knows may be done: a person must decide
+        usual = meant or _usual(ledger, path[:-1], str(path[-1]))
+        yield Put(path, usual), f"{_dotted(path)} is {usual}, was {word!r}"
 
 
 def _tasks(ledger: Ledger) -> Iterator[_Fix]:

@@ -19,7 +19,18 @@ from holdfast.turnfile import model
 from holdfast.turnfile.damage import CONFLICT, WORDS
 from holdfast.turnfile.ledger import EVERYBODY, Ledger, read
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
-from holdfast.turnfile.model import FOLDER, TURNFILE, UNASSIGNED, Level, Lock, Problem, Task, Turnfile, next_number
+from holdfast.turnfile.model import (
+    FOLDER,
+    TURNFILE,
+    UNASSIGNED,
+    Level,
+    Lock,
+    Problem,
+    Task,
+    Turnfile,
+    meaning,
+    next_number,
+)
 
 REGISTRY: Final = ("MAILBOX.md", "WORKLOG.md", "OPEN_QUESTIONS.md", "docs/README.md")
 """The shared files that need a lock by default, as seen from the session's folder."""
@@ -139,7 +150,7 @@ NEEDED: Final = {
     ("coordination", "tasks", "*"): "description status",
     ("messages", "*"): "id from to signal rev",
 }
-OLDER: Final = {"not_started": "pending"}  # of task statuses
+OLDER: Final = "not_started"  # a task status of older files
 
 _Found = tuple[int, Level, str, str]
 
@@ -220,10 +231,11 @@ def _words(ledger: Ledger) -> Iterator[_Found]:
     for where, word, known in checks:
         if word in get_args(known) or (not word and where[0] == "messages"):  # another rule reports a missing one
             continue
-        level: Level = "warning" if word in OLDER else "error"
-        more = f"; it is read as {OLDER[word]}" if word in OLDER else ""
+        level: Level = "warning" if word == OLDER else "error"
+        meant, of_task = meaning(word, known), known is model.TaskStatus
+        more = f"; it means {meant}" if meant else "; somebody must decide which it is" if of_task else ""
         words = f"{where[-1]} {word!r} is not one of {', '.join(get_args(known))}{more}"
-        yield ledger.line(*where), level, "unknown-word", words
+        yield ledger.line(*where), level, "unknown-status" if of_task and not meant else "unknown-word", words
 
 
 def _registry(ledger: Ledger) -> Iterator[_Found]:
@@ -258,10 +270,10 @@ def _tasks(ledger: Ledger) -> Iterator[_Found]:
                 at = ledger.line(*path, "depends_on")
                 yield at, "error", "unknown-dependency", f"{task.id} depends on {needed!r}, which is not a task"
         yield from _task_revisions(ledger, task)
-        if task.status == "done" and task.completed_rev is None:
+        if task.state == "done" and task.completed_rev is None:
             yield line, "warning", "no-completed-rev", f"{task.id} is done, but completed_rev is empty"
-        undone = [name for name in task.depends_on if name in tasks and tasks[name].status != "done"]
-        if undone and task.status in ("claimed", "in_progress"):
+        undone = [name for name in task.depends_on if name in tasks and tasks[name].state != "done"]
+        if undone and task.state in ("claimed", "in_progress"):
             yield line, "warning", "early-claim", f"{task.id} is {task.status} before {', '.join(undone)} is done"
 
 

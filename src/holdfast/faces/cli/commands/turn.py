@@ -294,7 +294,7 @@ def _report(session: Session, problems: Sequence[turnfile.Problem], fatal: bool)
 def list_tasks(session: Session, given: dict[str, Any]) -> int:
     """List the tasks of the ledger that are not done."""
     found = session_of(session, given).read().turnfile.tasks
-    found = tuple(task for task in found if given.get("all") or task.status != "done")
+    found = tuple(task for task in found if given.get("all") or task.state != "done")
     session.out.say(msgspec.to_builtins(found), *(printable(task_line(task)) for task in found))
     return 0
 
