@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
+import random
 import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -21,6 +23,7 @@ from holdfast.turnfile.mail import Mail
 from holdfast.turnfile.mailbox import parse, projection
 from holdfast.turnfile.model import ARCHIVE
 from holdfast.turnfile.session import Session
+from tests import amounts
 from tests.turnfile.mailboxes import BOLD, EMPTY, PLAIN, TABLE
 
 LEDGER = """\
@@ -353,6 +356,122 @@ def test_f11_all_together_with_names_means_everyone_once(session: Session) -> No
     Mail(session, "sam").ack(two.id)
     assert mail.message(session, two.id)["status"] == "acknowledged"
     check(session)
+
+
+def edit_worklog(session: Session, name: str) -> None:
+    turnfile.transact(["WORKLOG.md"], name, "x", lambda edit: edit.write("WORKLOG.md", "# Worklog\n"), folder=session)
+
+
+def lock_by_hand(session: Session, name: str) -> None:
+    turnfile.unlock(session, acquire(session, lock_request(session, ["WORKLOG.md"], name, "x")).id, name)
+
+
+JOINS: dict[str, Callable[[Session, str], object]] = {
+    "send": lambda session, name: Mail(session, name).send("bob", "hello"),
+    "send to all": lambda session, name: Mail(session, name).send("all", "hello"),
+    "ack": lambda session, name: Mail(session, name).ack(ID),
+    "close": lambda session, name: Mail(session, name).close(ID),
+    "lock": lock_by_hand,
+    "edit": edit_worklog,
+    "task": lambda session, name: turnfile.tasks.add(session, f"T-{name}", "dig", name),
+    "tidy": lambda session, name: turnfile.tidy(session, name),
+}
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["unknown", "mailed before"])
+@pytest.mark.parametrize("join", [each for each in JOINS if each != "close"])  # which ends the message
+def test_f11_an_agent_that_joins_while_a_message_to_all_is_open_leaves_all_in_order(
+    session: Session, join: str, known: bool
+) -> None:
+    Mail(session, "ada").send("all", "the kiln is hot", type="notify")
+    Mail(session, "bob").ack(ID)
+    if known:  # as a receiver, before the ledger has that name
+        Mail(session, "ada").send("dave", "join us")
+    check(session)
+    before = mail.message(session, ID)["ack"]
+    for name in ("dave", "eve"):
+        JOINS[join](session, name)
+        assert [each for each in turnfile.check(session) if each.level == "error"] == []
+        assert turnfile.tidy(session, "ada").repairs == ()
+    assert mail.message(session, ID)["ack"][: len(before)] == before
+    Mail(session, "ada").send("bob", "one more")
+    check(session)
+    assert session.read().turnfile.joining("ada") == ("ada",)
+
+
+def test_f11_an_agent_that_joins_receives_open_messages_to_all_with_the_next_message_or_step(session: Session) -> None:
+    Mail(session, "ada").send("all", "the kiln is hot")
+    Mail(session, "bob").ack(ID)
+    lock_by_hand(session, "dave")
+    assert (unread(session), mail.message(session, ID)["status"]) == ({}, "acknowledged")
+    turnfile.tidy(session, "ada")
+    assert mail.message(session, ID)["status"] == "acknowledged"
+    assert [each.newcomer for each in session.read().turnfile.agents] == [False, False, True]
+    Mail(session, "eve").send("bob", "hello")
+    assert unread(session) == {"bob": 1, "dave": 1, "eve": 1}
+    assert mail.message(session, ID)["status"] == "unread"
+    assert "newcomer" not in text_of(session, "TURNFILE.yaml")
+    for name in ("dave", "eve"):
+        Mail(session, name).ack(ID)
+    assert mail.message(session, ID)["status"] == "acknowledged"
+    check(session)
+
+
+def test_f11_who_asks_the_maintainer_about_a_lock_joins_in_order(session: Session) -> None:
+    Mail(session, "ada").send("all", "the kiln is hot")
+    Mail(session, "bob").ack(ID)
+    lock = acquire(session, lock_request(session, ["WORKLOG.md"], "bob", "x", 100))
+    wait = WaitPolicy(interval=0, checks=3)
+    with pytest.raises(errors.Escalated):
+        turnfile.transact(["WORKLOG.md"], "dave", "x", lambda _: None, folder=session, wait=wait)
+    release(session, lock.id, "bob")
+    check(session)
+    assert unread(session) == {"dave": 1, "maintainer": 1}
+
+
+def test_f11_where_the_mailbox_needs_no_lock_who_writes_joins_all_the_same(session: Session) -> None:
+    Mail(session, "ada").send("all", "the kiln is hot")
+    Mail(session, "bob").ack(ID)
+    free = Session(session.folder.path, registry=["WORKLOG.md"], now=lambda: NOON)
+    Mail(free, "dave").send("bob", "hello")
+    check(session)
+    assert unread(session) == {"bob": 1, "dave": 1}
+
+
+def test_f11_an_agent_that_joins_between_trial_and_write_of_a_message_waits_for_the_next_one(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Mail(session, "ada").send("all", "the kiln is hot")
+    Mail(session, "bob").ack(ID)
+
+    def joins(name: str) -> None:
+        if name == "body.done":
+            monkeypatch.setattr(files, "hook", None)
+            turnfile.tasks.add(session, "T-1", "dig", "eve")
+
+    monkeypatch.setattr(files, "hook", joins)
+    Mail(session, "dave").send("bob", "hello")
+    check(session)
+    assert unread(session) == {"bob": 1, "dave": 1}
+    Mail(session, "dave").send("bob", "hello again")
+    check(session)
+    assert unread(session) == {"bob": 2, "dave": 1, "eve": 1}
+
+
+def test_f11_no_command_leaves_disorder_whoever_joins_meanwhile(session: Session) -> None:
+    for seed in amounts.seeds(4, 200):
+        rng = random.Random(seed)
+        done: list[object] = [seed]
+        for _ in range(12):
+            name, what = rng.choice(("ada", "bob", "cyd", "dave", "eve", f"n{rng.randrange(9)}")), rng.choice([*JOINS])
+            open_ones = [card["id"] for card in mail.messages(session)]
+            done.append((name, what))
+            with contextlib.suppress(errors.NotRecipient, errors.NotSender, errors.InvalidTransition, errors.Exists):
+                if what in ("ack", "close") and open_ones:
+                    getattr(Mail(session, name), what)(rng.choice(open_ones))
+                elif what not in ("ack", "close"):
+                    JOINS[what](session, name)
+            assert [each for each in turnfile.check(session) if each.level == "error"] == [], done
 
 
 @pytest.mark.parametrize("name", ["all", "Everyone"])

@@ -220,16 +220,17 @@ def _ask_by_mail(session: Session, sender: str, question: Question, released: Lo
             read = partial(session.folder.read, strict=False)
             used = archive.with_ids(session.folder, read)  # whose ids are not given again
             maintainers = ledger.turnfile.maintainers
-            names = {"maintainers": maintainers, "everyone": ledger.turnfile.everyone}
+            joining = ledger.turnfile.joining(sender)
+            everyone = ledger.turnfile.everyone_with(joining)
+            names = {"maintainers": maintainers, "everyone": everyone}
             text, message = with_question(mailbox, question, sender, session.today(), *used, **names)
             if busy and text != mailbox:
                 return None
             lost = archive.lost(session.folder, mailbox, now[PROJECTION])
-            everyone = ledger.turnfile.everyone
             texts, _ = validate_edits({MAILBOX: text}, now, workspace, session.timestamp(), everyone, lost)
             if texts:
                 lock_id = rules.next_lock_id(sender, ledger.turnfile)
-                after, _ = after.with_agent(sender).with_completion_note(lock_id, sender, [MAILBOX])
+                after, _ = after.with_receivers(joining).with_completion_note(lock_id, sender, [MAILBOX])
             if after.text != ledger.text:
                 texts[TURNFILE] = after.stamped(ledger.revision + 1, sender).text
                 session.replace(texts, {**now, TURNFILE: ledger.text})

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.errors import Invalid, MessageNotFound, NotFound
 from holdfast.turnfile import archive, damage, files
 from holdfast.turnfile.files import Folder
-from holdfast.turnfile.ledger import Ledger, unknown_names
+from holdfast.turnfile.ledger import unknown_names
 from holdfast.turnfile.locks import WaitPolicy
 from holdfast.turnfile.mailbox import Mailbox, parse, projection, steps
 from holdfast.turnfile.mailbox.cards import Card
@@ -82,7 +82,7 @@ class Mail:
 
         def body_(edit: Transaction) -> tuple[str, str]:
             people = edit.ledger.turnfile
-            names = {"maintainers": people.maintainers, "everyone": people.everyone}
+            names = {"maintainers": people.maintainers, "everyone": edit.with_newcomers()}
             text, id = compose(_text(edit), draft, *self._archives(), **names)
             edit.write(MAILBOX, text)
             doubts[:] = _clock_warning(text, id)
@@ -109,7 +109,7 @@ class Mail:
         )
 
         def body_(edit: Transaction) -> tuple[str, str]:
-            text, new = steps.reply(_text(edit), id, self._as(edit.ledger), draft, *self._archives())
+            text, new = steps.reply(_text(edit), id, self._as(edit), draft, *self._archives())
             edit.write(MAILBOX, text)
             return new, "unread"
 
@@ -133,7 +133,7 @@ class Mail:
         """Close a message and archive its card; with `keep` (a reason) the card stays. Raises NotSender."""
 
         def body_(edit: Transaction) -> tuple[str, str]:
-            closed = steps.close(_text(edit), id, self._as(edit.ledger), note, disposition, keep)
+            closed = steps.close(_text(edit), id, self._as(edit), note, disposition, keep)
             edit.write(MAILBOX, closed.text)
             for card in closed.cards:
                 edit.write(shelf, archive.with_card(edit.read(shelf), card))
@@ -148,7 +148,7 @@ class Mail:
         """Acknowledge, action or block a message: see `ack`, `action`, `block`."""
 
         def body_(edit: Transaction) -> tuple[str, str]:
-            edit.write(MAILBOX, steps.step(_text(edit), id, operation, self._as(edit.ledger), note))
+            edit.write(MAILBOX, steps.step(_text(edit), id, operation, self._as(edit), note))
             return id, steps.STEPS[operation][1]
 
         return self._transact(f"{operation} {id}", body_)
@@ -175,8 +175,9 @@ class Mail:
         """The texts of the archives and of the projection; ids that they use are never given again."""
         return archive.with_ids(self.session.folder, self.session.archived)
 
-    def _as(self, ledger: Ledger) -> steps.Actor:
-        return steps.Actor(self.actor, self.session.today(), ledger.turnfile.maintainers, ledger.turnfile.everyone)
+    def _as(self, edit: Transaction) -> steps.Actor:
+        maintainers = edit.ledger.turnfile.maintainers
+        return steps.Actor(self.actor, self.session.today(), maintainers, edit.with_newcomers())
 
 
 def _warned(completion: Completion, warnings: Sequence[Problem]) -> Completion:

@@ -131,7 +131,10 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Agent(msgspec.Struct, frozen=True):
-    """One entry of `agents`."""
+    """One entry of `agents`.
+
+    `newcomer`: it joined since the last message or step, and receives messages to `all` from the next one on.
+    """
 
     id: str
     role: str = "agent"
@@ -139,6 +142,7 @@ class Agent(msgspec.Struct, frozen=True):
     current_task: str | None = None
     last_seen: str | None = None
     session_id: str | None = None
+    newcomer: bool = False
 
 
 class Maintainer(msgspec.Struct, frozen=True):
@@ -185,8 +189,17 @@ class Turnfile(msgspec.Struct, frozen=True):
 
     @property
     def everyone(self) -> tuple[str, ...]:
-        """Whom a message to `all` means: the agents."""
-        return tuple(agent.id for agent in self.agents)
+        """Whom a message to `all` means: the agents without the newcomers, whom the mailbox does not count yet."""
+        return tuple(agent.id for agent in self.agents if not agent.newcomer)
+
+    def joining(self, name: str) -> tuple[str, ...]:
+        """Whom the mailbox counts too when it is next written, by that name: the newcomers and the name itself."""
+        return (*(agent.id for agent in self.agents if agent.newcomer), name)
+
+    def everyone_with(self, names: Collection[str]) -> tuple[str, ...]:
+        """Whom a message to `all` means once the mailbox counts these names too; one may join by that very write."""
+        there = (agent.id for agent in self.agents if not agent.newcomer or agent.id in names)
+        return (*there, *(name for name in names if not self.lists(name)))
 
     @property
     def people(self) -> tuple[str, ...]:

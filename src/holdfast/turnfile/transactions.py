@@ -62,6 +62,7 @@ class Transaction:
         self._edits: dict[str, str] = {}
         self._result: Any = None
         self._adopted = False
+        self._joining: tuple[str, ...] = ()
         self._checked: tuple[tuple[Any, ...], tuple[dict[str, str], list[Problem]]] | None = None
         self.completion: Completion | None = None
 
@@ -81,6 +82,14 @@ class Transaction:
             raise Invalid(f"{path}: the text has a lone surrogate, which UTF-8 cannot encode") from error
         self._edits[path] = text
 
+    def with_newcomers(self) -> tuple[str, ...]:
+        """Whom a message to `all` means from this edit on: the newcomers and the holder too.
+
+        The edit counts them in the mailbox; the commit then takes the mark of newcomers off them, and off no other.
+        """
+        self._joining = self.ledger.turnfile.joining(self.request.holder)
+        return self.ledger.turnfile.everyone_with(self._joining)
+
     def _named(self, path: str) -> str:
         normal = self.session.normalize(path)
         if normal not in self._before:
@@ -94,8 +103,7 @@ class Transaction:
         if any(now[path] != before for path, before in self._before.items()):
             return  # the body runs again under the lock, and is checked there
         workspace = self.session.workspace(self.ledger)
-        everyone = self.ledger.turnfile.everyone
-        texts, warnings = self._validated(now, workspace, everyone)
+        texts, warnings = self._validated(now, workspace, self.ledger.turnfile.everyone_with(self._joining))
         if not texts:
             raise NothingToWrite(Completion(None, (), self.ledger.revision, None, tuple(warnings), self._result))
 
@@ -105,6 +113,7 @@ class Transaction:
             return False
         self._edits, self._result, self._adopted = dict(rehearsed._edits), rehearsed._result, True
         self._checked = rehearsed._checked
+        self._joining = rehearsed._joining
         return True
 
     def run(self, body: Callable[[Transaction], Any]) -> Any:
@@ -121,8 +130,10 @@ class Transaction:
             for path, before in self._before.items():
                 if now[path] != before:
                     raise file_changed(path)
-            texts, warnings = self._validated(now, session.workspace(ledger), ledger.turnfile.everyone)
+            everyone = ledger.turnfile.everyone_with(self._joining)
+            texts, warnings = self._validated(now, session.workspace(ledger), everyone)
             after, signal = self._released(ledger, lock, [path for path in texts if path != PROJECTION])
+            after = after.with_receivers(self._joining)
             reach("targets.checked")
             if after is not ledger:
                 texts[TURNFILE] = after.stamped(ledger.revision + 1, self.request.holder).text

@@ -13,7 +13,7 @@ Below are `yaml_tree` (where each value is in the text), `yaml_edit` (changes of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +21,7 @@ import msgspec
 from holdfast.errors import Invalid, NotFound
 from holdfast.turnfile.damage import WORDS, conflict
 from holdfast.turnfile.ledger import yaml_edit
-from holdfast.turnfile.ledger.sections import TRANSACTION_KEY, read_sections
+from holdfast.turnfile.ledger.sections import NEWCOMER_KEY, TRANSACTION_KEY, read_sections
 from holdfast.turnfile.ledger.yaml_edit import Change, Insert, Put, Remove
 from holdfast.turnfile.ledger.yaml_tree import BOM, Node, parse
 from holdfast.turnfile.model import TURNFILE, Lock, Problem, Signal, Turnfile, next_number
@@ -77,6 +77,11 @@ def _content(line: str) -> str:
 
 
 _MAX_NAME: Final = 200
+
+NEWCOMER: Final[dict[str, Any]] = {
+    **{"role": "agent", "status": "active", "current_task": None, "last_seen": None, "session_id": None},
+    NEWCOMER_KEY: True,
+}
 
 
 class Ledger(msgspec.Struct, frozen=True, eq=False):
@@ -163,11 +168,19 @@ class Ledger(msgspec.Struct, frozen=True, eq=False):
         return self.changed([Put(("coordination", "tasks", task_id, key), value) for key, value in fields.items()])
 
     def with_agent(self, name: str) -> Ledger:
-        """With an agent of that name listed, because `lint` requires every holder and owner to be."""
-        if self.turnfile.lists(name):
-            return self
-        entry = {"role": "agent", "status": "active", "current_task": None, "last_seen": None, "session_id": None}
-        return self.changed([Put(("agents", name), entry)])
+        """With an agent of that name listed, because `lint` requires every holder and owner to be.
+
+        It is a newcomer: this write does not touch the mailbox, whose counts are those of the agents before.
+        """
+        return self if self.turnfile.lists(name) else self.changed([Put(("agents", name), dict(NEWCOMER))])
+
+    def with_receivers(self, names: Collection[str]) -> Ledger:
+        """With some names listed as agents that receive messages to `all`, for the mailbox counts them now."""
+        after = self
+        for name in names:
+            after = after.with_agent(name)
+        newcomers = [agent.id for agent in after.turnfile.agents if agent.newcomer and agent.id in names]
+        return after.changed([Remove(("agents", name, NEWCOMER_KEY)) for name in newcomers])
 
     def stamped(self, revision: int, actor: str) -> Ledger:
         """With the revision set, and revision and actor in the header."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final, get_args
 
 from holdfast.turnfile import model
-from holdfast.turnfile.ledger import Ledger, next_signal_id, read
+from holdfast.turnfile.ledger import NEWCOMER, Ledger, next_signal_id, read
 from holdfast.turnfile.ledger.rules import NEEDED, SECTIONS, is_inside, is_stale, matches
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.ledger.yaml_edit import Change, Put, Remove
@@ -67,10 +67,9 @@ def _usual(ledger: Ledger, path: Path, key: str) -> Any:
 
 def _names(ledger: Ledger) -> Iterator[_Fix]:
     wanted = [*(lock.holder for lock in ledger.turnfile.locks), *(task.owner for task in ledger.turnfile.tasks)]
-    entry = {"role": "agent", "status": "active", "current_task": None, "last_seen": None, "session_id": None}
     for name in dict.fromkeys(wanted):
         if name != UNASSIGNED and not ledger.turnfile.lists(name):
-            yield Put(("agents", name), dict(entry)), f"{name} joined the agents"
+            yield Put(("agents", name), dict(NEWCOMER)), f"{name} joined the agents"
     tasks = {task.id for task in ledger.turnfile.tasks}
     for agent in ledger.turnfile.agents:
         if agent.current_task is not None and agent.current_task not in tasks:

@@ -21,6 +21,9 @@ Record = TypeVar("Record", Agent, Lock, Maintainer, Signal, Task, Turn)
 TRANSACTION_KEY: Final = "x-transaction"
 """A key of a lock: our extension, which other tools ignore."""
 
+NEWCOMER_KEY: Final = "x-newcomer"
+"""A key of an agent: our extension, true until the mailbox counts it among the receivers of messages to all."""
+
 REGISTRY_KEY: Final = "x-registry"
 """A key of the section turnfile: the files that need a lock, instead of the default ones."""
 
@@ -45,7 +48,7 @@ def read_sections(tree: Node, header_revision: int | None, modified_by: str | No
         project=about.text("project"),
         workspace=about.text("workspace"),
         registry=about.texts(REGISTRY_KEY) if about.has(REGISTRY_KEY) else None,
-        agents=tuple(_record(Agent, fields, id=key) for key, fields in top.map("agents").maps()),
+        agents=tuple(_agent(key, fields) for key, fields in top.map("agents").maps()),
         maintainer=_record(Maintainer, top.map("maintainer")),
         active_phase=coordination.text_or_none("active_phase"),
         active_step=coordination.text_or_none("active_step"),
@@ -66,6 +69,10 @@ def _record(kind: type[Record], fields: _Fields, **given: Any) -> Record:
             if value is not None or field.required:
                 given[field.name] = field.type() if value is None else value
     return kind(**given)
+
+
+def _agent(key: str, fields: _Fields) -> Agent:
+    return _record(Agent, fields, id=key, newcomer=fields.text(NEWCOMER_KEY) == "true")
 
 
 def _task(key: str, fields: _Fields) -> Task:

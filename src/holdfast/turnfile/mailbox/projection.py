@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.turnfile.mailbox import Mailbox, insert_row, parse
-from holdfast.turnfile.mailbox.cards import ALL, OPEN, Card, fold, order_of
+from holdfast.turnfile.mailbox import Mailbox, insert_row, parse, set_field
+from holdfast.turnfile.mailbox.cards import ALL, OPEN, PROGRESS, Card, fold, is_known, order_of
 from holdfast.turnfile.mailbox.content import ARROW, Content, status_word
 from holdfast.turnfile.mailbox.lost import LOST, Message, still_lost
 from holdfast.turnfile.mailbox.markdown import Edit, Row, Table, fill, row_text, table_in
@@ -102,8 +102,13 @@ def drifted(key: str, said: str, value: str) -> bool:
 
 
 def refresh(box: Mailbox, everyone: Sequence[str] = ()) -> Mailbox:
-    """The mailbox with snapshot and queue made to match the cards; a missing table is added."""
+    """The mailbox with snapshot and queue made to match the cards; a missing table is added.
+
+    A message to all whose receivers have become more gets the status of the least advanced of them.
+    """
     box = with_table(with_table(box, "snapshot"), "queue")
+    if edits := _statuses(box, everyone):
+        box = box.edited(edits)
     return box.edited([*_snapshot(box, everyone), *_queue(box)])
 
 
@@ -182,6 +187,17 @@ def has_lost_headings(box: Mailbox) -> bool:
 def _same_cards(one: Mailbox, other: Mailbox) -> bool:
     texts = ([card.content.text.rstrip() for card in box.cards] for box in (one, other))
     return next(texts) == next(texts)
+
+
+def _statuses(box: Mailbox, everyone: Sequence[str]) -> list[Edit]:
+    """The edits that set back the status of a message to all: somebody of everyone has not got as far."""
+    edits: list[Edit] = []
+    for card in box.cards:
+        if is_known(card.status) and card.status != "unread" and card.is_to_all:
+            least = card.least(everyone)
+            if PROGRESS.index(least) < PROGRESS.index(card.status):
+                edits += set_field(box, card, "status", "Status", least)
+    return edits
 
 
 def _snapshot(box: Mailbox, everyone: Sequence[str]) -> list[Edit]:
