@@ -645,3 +645,33 @@ def test_f10_a_word_of_the_ledger_in_another_spelling_keeps_its_meaning(tmp_path
     found = session.read().turnfile
     assert (found.agents[0].role, found.agents[0].status) == ("observer", "offline")
     assert (found.tasks[0].priority, found.signals[0].signal) == ("P0", "request_turn")
+
+
+RESOLVED = (
+    "## Resolved\n\n| ID | Question | Resolution |\n|----|----------|------------|\n| OQ-1 | {} | glazed too thin |\n"
+)
+ACTIVE = "## Active\n\n| ID | Question |\n|----|----------|\n| OQ-1 | Which clay for May? |\n"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["active first", "resolved first"])
+def test_f10_an_open_question_with_the_id_of_a_resolved_one_gets_an_id_of_its_own(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
+    session = new_session(tmp_path)
+    path = Path(session.folder.path, QUESTIONS)
+    parts = (ACTIVE, RESOLVED.format("Why do the cups crack?"))
+    path.write_text("# Open Questions\n\n" + "\n".join(parts[each] for each in order))
+    done = turnfile.tidy(session, "ada")
+    assert [each.what for each in done.repairs] == ["OQ-1 is now OQ-002"]
+    assert "| OQ-002 | Which clay for May? |\n" in path.read_text()
+    assert "| OQ-1 | Why do the cups crack? | glazed too thin |\n" in path.read_text()
+    assert errors_of(session) == []
+
+
+def test_f10_a_question_that_is_also_among_the_resolved_ones_is_removed_where_it_is_open(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    path = Path(session.folder.path, QUESTIONS)
+    path.write_text(f"# Open Questions\n\n{ACTIVE}\n{RESOLVED.format('which  clay for May?')}")
+    turnfile.tidy(session, "ada")
+    assert path.read_text().count("OQ-") == 1
+    assert errors_of(session) == []

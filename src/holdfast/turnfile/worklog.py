@@ -211,6 +211,12 @@ class Question(msgspec.Struct, frozen=True):
         return STATES.get(words[0].strip(".,;:()*`")) if words else None
 
     @property
+    def text(self) -> str:
+        """Its question, for comparison; without a column of that name, its whole row."""
+        said = self.table.value(self.row, "question") if "question" in self.table.columns else self.row.line.text
+        return " ".join(said.split()).casefold()
+
+    @property
     def resolved(self) -> bool:
         """Whether it has a resolution."""
         return fold(self.resolution or "") not in _UNRESOLVED
@@ -251,8 +257,9 @@ def _repair(text: str, question: Question, found: Sequence[Question], done: Note
     """The edits that settle the first thing wrong with a question; none if it is in order."""
     id, line = question.id, question.row.line
     same = [other for other in found if other.id == id]
+    keeps = next((other for other in same if other.state == "resolved"), same[0])
     cells = {name: question.table.cell(question.row, name) for name in ("id", "status", "resolution")}
-    if not id or (same[0] is not question and not _repeats(question, same)):
+    if not id or (keeps is not question and not _repeats(question, same)):
         numbers = [int(match[1]) for other in found if (match := re.fullmatch(r"OQ-([0-9]{1,6})", other.id))]
         new = f"OQ-{max(numbers, default=0) + 1:03d}"
         done.append((line.number, f"{id or 'a question without an id'} is now {new}"))
@@ -277,11 +284,12 @@ def _repair(text: str, question: Question, found: Sequence[Question], done: Note
 
 
 def _repeats(question: Question, same: Sequence[Question]) -> bool:
-    """Whether another row says the same, or says how the question was resolved."""
+    """Whether another row says the same, or says how this question was resolved: two may share an id by mistake."""
     earlier = [other for other in same if other.line < question.line]
     if any(other.row.line.text == question.row.line.text for other in earlier):
         return True
-    return question.state != "resolved" and any(other.state == "resolved" for other in same)
+    resolved = (other for other in same if other.state == "resolved")
+    return question.state != "resolved" and any(other.text == question.text for other in resolved)
 
 
 def _resolve(text: str, question: Question) -> Edit:
