@@ -18,7 +18,7 @@ from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL
 from holdfast.turnfile.mailbox.draft import Draft, compose, next_id
 from holdfast.turnfile.mailbox.steps import STEPS, Actor, Disposition, Operation, close, open_cards, reply, step
 from holdfast.turnfile.model import Lock
-from tests.turnfile.mailboxes import BOLD, DIALECTS, EMPTY, MIXED, PLAIN, TABLE
+from tests.turnfile.mailboxes import BOLD, DIALECTS, EMPTY, MIXED, PLAIN, SAMPLES, TABLE
 
 ADA, BOB = Actor("Ada", "2026-03-04"), Actor("bob", "2026-03-04")
 SAM = Actor("sam", "2026-03-04", ("sam",))
@@ -179,6 +179,7 @@ def test_f11_an_unknown_or_closed_message_is_not_found() -> None:
                 "+| Bob        | 0      | none | none |",
                 "-**Status:** unread",
                 "+**Status:** acknowledged",
+                "+**Response needed by:** first turn",  # which only the snapshot had
                 "+**Ack:** Bob — 2026-03-04 — acknowledged: on it",
             ],
         ),
@@ -587,3 +588,28 @@ def test_f7_a_lock_is_escalated_once_until_that_is_decided() -> None:
     assert other != id
     closed = close(text, id, SAM, "wait").text
     assert with_question(closed, lock_question(LOCK, 9, "bob"), "bob", "2026-03-04")[1] == "MSG-20260304-002"
+
+
+@pytest.mark.parametrize(
+    ("text", "id", "typed"), [(BOLD, "MSG-20260302-001", "first turn"), (TABLE, "MSG-20260303-001", "soon")]
+)
+def test_f11_a_time_of_response_that_only_a_table_has_moves_to_the_card(text: str, id: str, typed: str) -> None:
+    [card] = [card for card in parse(text).cards if card.id == id]
+    assert card.get("response_needed_by") == ""
+    archived = close(text, id, Actor(card.sender, "2026-03-04")).cards[0]
+    assert parse(archived).cards[0].get("response_needed_by") == typed
+    if text == BOLD:
+        acknowledged = step(text, id, "ack", BOB)
+        assert parse(acknowledged).card(id).get("response_needed_by") == typed
+        assert close(acknowledged, id, ADA).cards[0].count(typed) == 1
+        bare = text.replace("Please read `plan.md`.\n\n## A heading of the document\n\nThe end.\n\n", "")
+        assert parse(step(bare, id, "ack", BOB)).card(id).get("response_needed_by") == typed
+
+
+@pytest.mark.skipif(not SAMPLES.exists(), reason="the samples are not here")
+def test_f11_the_typed_cell_of_a_real_snapshot_is_kept() -> None:
+    text = (SAMPLES / "tokenese-session0" / "MAILBOX.md").read_text()
+    typed = "first Codex session turn"
+    [row] = [row for row in rows(parse(text), "snapshot") if row["needs_response_by"] == typed]
+    done = step(text, row["oldest_unread"], "ack", Actor(row["agent"], "2026-03-04"))
+    assert parse(done).card(row["oldest_unread"]).get("response_needed_by") == typed

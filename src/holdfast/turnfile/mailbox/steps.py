@@ -17,7 +17,7 @@ from holdfast.turnfile.mailbox import Mailbox, add_entry, insert_row, parse, rem
 from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL, Card, fold, is_known, least_of
 from holdfast.turnfile.mailbox.draft import Draft, check_date, compose, one_line, others_unchanged, spelled
 from holdfast.turnfile.mailbox.markdown import Edit, row_text
-from holdfast.turnfile.mailbox.projection import column, refresh, with_table
+from holdfast.turnfile.mailbox.projection import NOTHING, column, refresh, with_table
 
 Operation = Literal["ack", "action", "block"]
 Disposition = Literal["closed", "resolved", "superseded", "withdrawn", "abandoned"]
@@ -230,13 +230,33 @@ def _marked(
     if len(card.addressees(actor.everyone)) > 1 and names:
         name = spelled(box, next(iter(names)))
     entry = f"{name} — {check_date(actor.date)} — {word}{f': {note}' if note else '.'}"
-    edits = [*set_field(box, card, "status", "Status", status), add_entry(box, card, "ack", "Ack", entry)]
+    edits = set_field(box, card, "status", "Status", status)
+    if due := _typed_due(box, card, status):
+        edits += set_field(box, card, "response_needed_by", "Response needed by", due)
+    edits.append(add_entry(box, card, "ack", "Ack", entry))
     after = _harmless(box, box.edited(edits), card.id)
     changed = after.find(card.id)
     if changed is None or changed.status != status or changed.entries("ack")[-1:] != (entry,):
         hint = "change the note"
         raise errors.InvalidValue(f"{card.id} would not be parsed back with this note", hint=hint, id=card.id)
     return after
+
+
+def _typed_due(box: Mailbox, card: Card, status: str) -> str:
+    """When a response is needed as only the tables say it, whose cells go with this step; mostly nothing."""
+    if card.get("response_needed_by"):
+        return ""
+    cells = [(box.snapshot, "oldest_unread", "needs_response_by")]
+    if status in TERMINAL:  # its row leaves the queue
+        cells += [(box.queue, "id", "response_needed_by"), (box.queue, "id", "due")]
+    said = (
+        table.value(row, name)
+        for table, key, name in cells
+        if table is not None
+        for row in table.rows
+        if fold(table.value(row, key)) == fold(card.id)
+    )
+    return "; ".join(dict.fromkeys(value for value in said if fold(value) not in NOTHING and "<!--" not in value))
 
 
 def _harmless(before: Mailbox, after: Mailbox, id: str) -> Mailbox:
