@@ -689,6 +689,8 @@ def test_f8_a_lock_is_named_by_its_id_and_the_revision_of_its_acquisition(sessio
     ):
         with pytest.raises(NotFound, match="is not the lock of revision 2 any more: bob acquired it at 4"):
             remove()
+    with pytest.raises(NotFound, match="was not acquired at revision 99: bob acquired it at 4"):
+        turnfile.override(session, f"{first.id}@99", "P0: leak", "cyd")
     assert session.read().turnfile.locks == (again,)
     done = turnfile.override(session, f"{again.id}@{again.acquired_rev}", "P0: leak", "cyd")
     assert (done.lock, session.read().turnfile.locks) == (again, ())

@@ -318,9 +318,10 @@ def get_lock(ledger: Ledger, lock_id: str) -> Lock:
     if lock is None:
         raise NotFound(f"there is no lock {lock_id!r}", hint=hint, lock_id=lock_id)
     if lock.acquired_rev != int(revision):
-        words = (
-            f"{id} is not the lock of revision {revision} any more: {lock.holder} acquired it at {lock.acquired_rev}"
-        )
+        words = f"{id} is not the lock of revision {revision} any more"
+        if int(revision) > lock.acquired_rev:
+            words = f"{id} was not acquired at revision {revision}"
+        words += f": {lock.holder} acquired it at {lock.acquired_rev}"
         raise NotFound(words, hint=hint, lock_id=lock_id)
     return lock
 
