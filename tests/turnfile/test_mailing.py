@@ -590,3 +590,19 @@ def test_f10_priority_and_subject_of_a_row_that_drift_from_its_card_are_found(se
     path.write_bytes(BOLD.replace("| P1 | Read the plan |", "| P0 | Burn the plan |").encode())
     Mail(session, "bob").ack("MSG-20260302-001")
     check(session)
+
+
+def test_f11_a_file_that_is_attached_twice_is_carried_once_and_one_that_no_card_can_name_says_why(
+    session: Session,
+) -> None:
+    project = Path(session.folder.path).parent
+    for name in ("one.md", "two.md", " lead.md"):
+        (project / name).write_text(name)
+    files = ["one.md", "two.md", "./one.md", str(project / "one.md")]
+    sent = Mail(session, "ada").send("bob", "hand over", files=files)
+    assert [each.path for each in mail.verify(session, sent.id)] == ["one.md", "two.md"]
+    with pytest.raises(errors.Invalid, match=r"' lead\.md' begins with a blank") as refused:
+        Mail(session, "ada").send("bob", "x", files=[" lead.md"])
+    assert refused.value.hint == "rename the file, then attach it"
+    with pytest.raises(errors.NotFound, match="there is no file"):
+        Mail(session, "ada").send("bob", "x", files=[" gone.md"])

@@ -75,7 +75,7 @@ class Mail:
         """Send a message; its id is the next of the day. Unknown receivers are warnings.
 
         `files` of the project are handed over with it: the card has their digests and the revision of the ledger, and
-        `verify` compares. Raises NotFound for one that does not exist.
+        `verify` compares. One that is given twice counts once. Raises NotFound for one that does not exist.
         """
         draft = Draft(self.actor, to, subject, self.session.today(), type, priority, body, response_by)
         draft = msgspec.structs.replace(draft, payload=_payload(self.session, files))
@@ -275,7 +275,7 @@ def verify(folder: SessionLike, id: str) -> list[PayloadState]:
 def _payload(session: Session, files: Sequence[str]) -> tuple[Payload, ...]:
     """The digests of files of the project, named from its root, from the session's folder, or by absolute path."""
     project, revision = _project(session), session.read().revision
-    found = []
+    found: dict[str, Payload] = {}
     for name in [files] if isinstance(files, str) else files:
         path = os.path.relpath(name, project.path) if os.path.isabs(name) else os.path.normpath(name)
         if path.startswith("..") or not path.isprintable() or len(path) > 400:
@@ -284,8 +284,11 @@ def _payload(session: Session, files: Sequence[str]) -> tuple[Payload, ...]:
         sha256 = project.digest(path)
         if sha256 is None:
             raise NotFound(f"there is no file {path} in {project.path}", hint="name it from there", path=path)
-        found.append(Payload(path, sha256, revision))
-    return tuple(found)
+        if path != path.lstrip():
+            hint = "rename the file, then attach it"
+            raise Invalid(f"{path!r} begins with a blank, which the line of a card loses", hint=hint, path=path)
+        found[path] = Payload(path, sha256, revision)
+    return tuple(found.values())
 
 
 def _project(session: Session) -> Folder:
