@@ -7,6 +7,7 @@ comment is text. Pure. Called by all that check, repair or write the files of a 
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 from collections.abc import Iterator
@@ -46,6 +47,7 @@ def unmerged(path: str, text: str) -> int | None:
     return conflict(text, markdown=name.endswith(".md")) if _OURS.fullmatch(name) else None
 
 
+@functools.lru_cache(maxsize=8)  # a transaction asks several times about the same texts
 def conflict(text: str, *, markdown: bool = True) -> int | None:
     """The line of the first conflict marker, or None."""
     if "<<<<<<<" not in text and ">>>>>>>" not in text:  # nearly always
