@@ -83,7 +83,8 @@ class Mailbox(msgspec.Struct, frozen=True, dict=True):
     def people(self) -> dict[str, str]:
         """How names are spelled, by folded name: as in the snapshot, else as in the first card."""
         rows = [self.snapshot.value(row, "agent") for row in self.snapshot.rows] if self.snapshot else []
-        people = [one for card in reversed(self.cards) for one in (card.sender, *card.receivers)]
+        routes = {card.content.route: card.content.receivers for card in self.cards}  # few, and each where it is first
+        people = [one for (sender, _), names in reversed(routes.items()) for one in (sender, *names)]
         return {fold(one): one for one in (*people, *reversed(rows))}
 
     @property
@@ -100,13 +101,22 @@ class Mailbox(msgspec.Struct, frozen=True, dict=True):
             return self.cards[0].order < self.cards[-1].order
         return "active" not in self.sections
 
-    @property
-    def ids(self) -> set[str]:
-        """The ids in use: of cards, also formerly, of the queue and of the closed summary. Prose only mentions ids."""
-        tables = (table for table in (self.queue, self.closed) if table is not None)
+    @functools.cached_property
+    def known_ids(self) -> frozenset[str]:
+        """The ids of the messages: of cards, also formerly, and of the closed summary; a row of the queue is none."""
         cards = (*self.cards, *self.outside)
-        named = {each for card in cards for each in (card.id, card.get("formerly")) if each}
-        return named | {table.value(row, "id") for table in tables for row in table.rows}
+        formerly = {card.get("formerly") for card in cards} - {""}
+        return self.closed_ids.union(formerly, [card.id for card in cards])
+
+    @functools.cached_property
+    def closed_ids(self) -> frozenset[str]:
+        """The ids in the closed summary."""
+        return frozenset(self.closed.values("id") if self.closed else ())
+
+    @functools.cached_property
+    def ids(self) -> frozenset[str]:
+        """The ids in use: those of the messages, and of the queue. Prose only mentions ids."""
+        return self.known_ids.union(self.queue.values("id") if self.queue else ())
 
     @functools.cached_property
     def newest(self) -> Card | None:

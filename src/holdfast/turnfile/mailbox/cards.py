@@ -199,9 +199,9 @@ def order_of(id: str) -> tuple[str, int]:
 def numbers_of(ids: Iterable[str]) -> dict[str, set[int]]:
     """The sequence numbers of ids, by date; anything else is left out."""
     found: dict[str, set[int]] = {}
-    for id in ids:
-        if match := ID.fullmatch(id):
-            found.setdefault(match[1], set()).add(int(match[2]))
+    for date, number in map(order_of, ids):
+        if date:
+            found.setdefault(date, set()).add(number)
     return found
 
 

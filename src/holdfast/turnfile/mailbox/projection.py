@@ -47,7 +47,7 @@ def inboxes(cards: Iterable[Card], everyone: Sequence[str] = ()) -> dict[str, In
         for name in names:
             unread.setdefault(fold(name), []).append((name, card))
     return {
-        folded: Inbox(found[0][0], len(found), min((card for _, card in found), key=lambda card: card.order))
+        folded: Inbox(found[0][0], len(found), min([card for _, card in found], key=lambda card: order_of(card.id)))
         for folded, found in unread.items()
     }
 
@@ -59,10 +59,13 @@ def is_open(card: Card) -> bool:
 
 def column(card: Card, name: str) -> str:
     """A card's value in a column of the queue; empty if the card has none."""
-    name = ALIASES.get(name, name)
+    name, content = ALIASES.get(name, name), card.content
     if name == "id":
         return card.id
-    return _column(card.content, name)
+    if name in ("from_to", "from", "to"):
+        sender, receiver = content.route
+        return f"{sender} -> {receiver}" if name == "from_to" else sender if name == "from" else receiver
+    return content.status if name == "status" else content.values.get(name, "")
 
 
 def is_as_written(table: Table, row: Row, card: Card) -> bool:
@@ -74,15 +77,6 @@ def is_as_written(table: Table, row: Row, card: Card) -> bool:
 def _as_written(id: str, content: Content, columns: tuple[str, ...]) -> tuple[str, ...]:
     card = Card(id, 0, 1, content)
     return tuple([column(card, name) or "none" for name in columns])
-
-
-def _column(content: Content, name: str) -> str:
-    sender, receiver = content.route
-    if name == "from_to":
-        return f"{sender} -> {receiver}"
-    if name in ("from", "to"):
-        return sender if name == "from" else receiver
-    return content.status if name == "status" else content.values.get(name, "")
 
 
 def same_value(name: str, one: str, other: str) -> bool:
@@ -230,8 +224,8 @@ def _queue(box: Mailbox) -> list[Edit]:
         return []
     waiting = {card.id: card for card in reversed(box.cards) if is_open(card)}
     edits: list[Edit] = []
-    for row in table.rows:
-        card = waiting.pop(table.value(row, "id"), None)
+    for row, id in zip(table.rows, table.values("id"), strict=True):
+        card = waiting.pop(id, None)
         if card is None:
             edits.append(Edit(row.line.start, row.line.after, ""))
             continue

@@ -83,23 +83,20 @@ def illegal_changes(before: Mailbox, after: Mailbox, lost: Sequence[Message] = (
 
     Messages that were lost before may come back.
     """
-    old = {card.id for card in (*before.cards, *before.outside)} | _closed_ids(before)
+    old = before.closed_ids.union([card.id for card in (*before.cards, *before.outside)])
     old |= {str(each.get("id")) for each in lost}
-    now = {card.id for card in after.cards} | _closed_ids(after) | {card.get("formerly") for card in after.cards}
-    used = numbers_of(before.ids if any(card.id not in old for card in after.cards) else ())
-    for card in after.cards:
-        if card.id in old:
-            continue
+    new = [card for card in after.cards if card.id not in old]
+    used = numbers_of(before.ids if new else ())
+    for card in new:
         date, sequence = card.order
         if sequence < next_number(used.get(date, ())):
             yield card.line, "error", "id-reused", f"{card.id} is new, but its id is not above the highest of its day"
-    for card in before.cards:
-        if is_open(card) and card.id not in now:
+    now = after.closed_ids.union([card.id for card in after.cards])
+    gone = [card for card in before.cards if card.id not in now and is_open(card)]
+    renamed = {card.get("formerly") for card in after.cards if gone}
+    for card in gone:
+        if card.id not in renamed:
             yield 1, "error", "message-lost", f"{card.id} was {card.status}, and is now neither active nor closed"
-
-
-def _closed_ids(box: Mailbox) -> set[str]:
-    return {box.closed.value(row, "id") for row in box.closed.rows} if box.closed else set()
 
 
 def _ids(box: Mailbox) -> Iterator[Breach]:
@@ -121,9 +118,8 @@ def _ids(box: Mailbox) -> Iterator[Breach]:
     for card in box.outside:
         message = f"{card.id} is a card outside the section Active Messages, where nobody finds it"
         yield card.line, "error", "card-outside", message
-    closed = _closed_ids(box)
-    for card in box.cards if closed else ():
-        if card.id in closed and is_open(card):
+    for card in box.cards if box.closed_ids else ():
+        if card.id in box.closed_ids and is_open(card):
             yield card.line, "error", "id-closed", f"{card.id} is open, but is in the closed summary"
 
 
@@ -194,8 +190,7 @@ def _queue(box: Mailbox) -> Iterator[Breach]:
 def _rows(box: Mailbox, table: Table, listed: set[str]) -> Iterator[Breach]:
     """Problems of the queue's rows; adds the messages that they list to `listed`."""
     cards = {card.id: card for card in reversed(box.cards)}
-    for row in table.rows:
-        id = table.value(row, "id")
+    for row, id in zip(table.rows, table.values("id"), strict=True):
         card = cards.get(id)
         line = row.line.number
         if id in listed:
