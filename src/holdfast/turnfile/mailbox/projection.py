@@ -18,7 +18,7 @@ import msgspec
 from holdfast.turnfile.mailbox import Mailbox, insert_row, parse
 from holdfast.turnfile.mailbox.cards import ALL, OPEN, Card, fold, order_of
 from holdfast.turnfile.mailbox.content import ARROW, Content, status_word
-from holdfast.turnfile.mailbox.lost import LOST, Message, still_lost
+from holdfast.turnfile.mailbox.lost import LOST, Message, ids_of, still_lost
 from holdfast.turnfile.mailbox.markdown import Edit, Row, Table, fill, row_text, table_in
 
 NOTHING: Final = ("none", "", "-", "—", "n/a")
@@ -267,8 +267,7 @@ _INCIDENTAL: Final = ("generated_at", "source_file", "output_file")
 
 def project(box: Mailbox) -> dict[str, Any]:
     """The contents of the projection, without time and source file."""
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(_parts(box)))
-    return found
+    return {key: _decoded("".join(pieces)) for key, pieces in _parts(box).items()}
 
 
 def render(
@@ -285,12 +284,18 @@ def render(
     box = parse(mailbox_text)
     parts = _parts(box)
     if left := still_lost(lost, box):
-        parts[LOST] = left
-    old = _members(previous) if previous is not None else None
-    if previous is not None and old is not None and _same(old.get("source_file"), source_file) and _agree(old, parts):
-        return previous
+        parts[LOST] = _list(map(_item, left))
+    ids = {card.id for card in box.cards}.union([str(each.get("id") or "") for each in left])
+    if previous is not None and ids_of(previous) == ids:  # else it is another one, which is known sooner that way
+        old = _members(previous)
+        if old is not None and _same(old.get("source_file"), source_file) and _agree(old, parts):
+            return previous
     first = {key: parts.pop(key) for key in ("schema_id", "schema_version", "projection_kind")}
-    return _indented({**first, "generated_at": generated_at, "source_file": source_file, **parts}).decode() + "\n"
+    about = {"generated_at": [_member(generated_at)], "source_file": [_member(source_file)]}
+    text: list[str] = []
+    for key, pieces in {**first, **about, **parts}.items():
+        text += (",\n  " if text else "{\n  ", f'"{key}": ', *pieces)
+    return "".join((*text, "\n}\n"))
 
 
 def is_stale(mailbox_text: str, projection_text: str) -> bool:
@@ -301,20 +306,36 @@ def is_stale(mailbox_text: str, projection_text: str) -> bool:
     return old is None or not _agree(old, _parts(parse(mailbox_text)))
 
 
-def _parts(box: Mailbox) -> dict[str, Any]:
-    """The members of the projection; what cards and rows say is kept, and nobody changes it."""
+def _parts(box: Mailbox) -> dict[str, list[str]]:
+    """The members of the projection as they are written there, in pieces: what a card says is formatted once."""
     tables = {"inbox_snapshot": box.snapshot, "open_queue": box.queue, "closed_summary": box.closed}
-    found: dict[str, Any] = {**_FIXED, "metadata": _metadata(box)}
+    found = {key: [_member(value)] for key, value in {**_FIXED, "metadata": _metadata(box)}.items()}
     for key in ("inbox_snapshot", "open_queue", "active_messages", "closed_summary"):
         table, said = tables.get(key), _inbox if key == "inbox_snapshot" else _row
         if key == "active_messages":
-            found[key] = [_message(card.id, card.content) for card in box.cards]
+            found[key] = _list([_message(card.id, card.content) for card in box.cards])
         else:
-            found[key] = [said(table.columns, row.values) for row in table.rows] if table else []
+            found[key] = [_member([said(table.columns, row.values) for row in table.rows] if table else [])]
     return found
 
 
-def _indented(value: object) -> bytes:
+def _list(items: Iterable[str]) -> list[str]:
+    """The pieces of a member that is a list of such items."""
+    pieces = [piece for item in items for piece in (",\n    ", item)]
+    return ["[\n    ", *pieces[1:], "\n  ]"] if pieces else ["[]"]
+
+
+def _item(value: object) -> str:
+    """A value as it is written two levels deep."""
+    return _formatted(((value,),))[len("[\n  [\n    ") : -len("\n  ]\n]")].decode()
+
+
+def _member(value: object) -> str:
+    """A value as it is written one level deep."""
+    return _formatted((value,))[len("[\n  ") : -len("\n]")].decode()
+
+
+def _formatted(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2)
 
 
@@ -326,31 +347,25 @@ def _members(text: str) -> dict[str, msgspec.Raw] | None:
         return None
 
 
-def _agree(old: dict[str, msgspec.Raw], parts: dict[str, Any]) -> bool:
+def _agree(old: dict[str, msgspec.Raw], parts: dict[str, list[str]]) -> bool:
     """Whether a projection says what a mailbox says, however it is formatted."""
     if old.keys() - {*_INCIDENTAL} != parts.keys():
         return False
     try:
-        return all(_agrees(old[key], value) for key, value in parts.items())
+        return all(_agrees(old[key], "".join(pieces)) for key, pieces in parts.items())
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
 
 
-def _agrees(raw: msgspec.Raw, value: Any) -> bool:
-    if not isinstance(value, list):
-        return bool(_decoded(raw) == value)
-    items = msgspec.json.decode(raw, type=list[msgspec.Raw])
-    return len(items) == len(value) and (
-        bytes(raw) == _indented(value).replace(b"\n", b"\n  ")  # as we write it
-        or all(_decoded(one) == other for one, other in zip(items, value, strict=True))
-    )
+def _agrees(raw: msgspec.Raw, text: str) -> bool:
+    return bytes(raw) == text.encode() or bool(_decoded(raw) == _decoded(text))
 
 
 def _same(raw: msgspec.Raw | None, value: str) -> bool:
     return raw is not None and _decoded(raw) == value
 
 
-def _decoded(raw: msgspec.Raw | bytes) -> Any:
+def _decoded(raw: msgspec.Raw | str) -> Any:
     return msgspec.json.decode(raw)
 
 
@@ -380,8 +395,8 @@ def message(card: Card) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=20_000)
-def _message(id: str, content: Content) -> dict[str, Any]:
-    return message(Card(id, 0, 1, content))
+def _message(id: str, content: Content) -> str:
+    return _item(message(Card(id, 0, 1, content)))
 
 
 def closed_row(box: Mailbox, id: str) -> dict[str, str] | None:

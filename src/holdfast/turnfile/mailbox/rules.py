@@ -127,8 +127,8 @@ def _ids(box: Mailbox) -> Iterator[Breach]:
 def _is_fine(content: Content, everyone: tuple[str, ...]) -> bool:
     """Whether a card has no problem of its own."""
     if content.is_plain and content.status in OPEN and content.route[0] and len(content.receivers) == 1:
-        lone = fold(content.receivers[0]) not in ALL and not content.values.keys() & {"disposition", "payload"}
-        if lone and "dense" not in content.text.lower():
+        values, lone = content.values, fold(content.receivers[0]) not in ALL
+        if lone and "disposition" not in values and "payload" not in values and "dense" not in content.text.lower():
             return True  # nothing that `_card` looks for
     return not any(_card(Card("", 0, 1, content), everyone))
 
