@@ -123,8 +123,8 @@ BUGS = [
     Bug(
         "a mention of a message in prose uses up its id",
         "turnfile/mailbox/draft.py",
-        "here = (id for id in parse(text).ids if",
-        "here = (id for id in re.findall(r'MSG-[0-9]{8}-[0-9]{3,9}', text) if",
+        "taken = parse(text).numbers.get(day, set())",
+        "taken = numbers_of(re.findall(r'MSG-[0-9]{8}-[0-9]{3,9}', text)).get(day, set())",
         CONTRACT,
     ),
     Bug(

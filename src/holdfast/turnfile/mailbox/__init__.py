@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from holdfast import errors
-from holdfast.turnfile.mailbox.cards import Card, cards_in, fold, may_have_cards, order_of
+from holdfast.turnfile.mailbox.cards import Card, cards_in, fold, may_have_cards, numbers_of, order_of
 from holdfast.turnfile.mailbox.content import Dialect, Field, any_field, field_text
 from holdfast.turnfile.mailbox.markdown import (
     Edit,
@@ -117,6 +117,11 @@ class Mailbox(msgspec.Struct, frozen=True, dict=True):
     def ids(self) -> frozenset[str]:
         """The ids in use: those of the messages, and of the queue. Prose only mentions ids."""
         return self.known_ids.union(self.queue.values("id") if self.queue else ())
+
+    @functools.cached_property
+    def numbers(self) -> dict[str, set[int]]:
+        """The sequence numbers of the ids in use, by date."""
+        return numbers_of(self.ids)
 
     @functools.cached_property
     def newest(self) -> Card | None:

@@ -51,7 +51,7 @@ def fold(name: str) -> str:
     return name.strip().strip("`").strip().casefold()
 
 
-class Card(msgspec.Struct, frozen=True):
+class Card(msgspec.Struct, frozen=True, gc=False):
     """One message: its id, where its first line starts, the number of that line, and its content."""
 
     id: str

@@ -31,7 +31,7 @@ class Edit(NamedTuple):
     new: str
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """A line: its number from 1, its start, its end without the line break, and the start of the next line."""
 
     number: int
@@ -60,7 +60,7 @@ class Cell(msgspec.Struct, frozen=True):
     text: str
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """A row of a table, which is one line of the file, and the texts of its cells."""
 
     line: Line

@@ -21,7 +21,6 @@ from holdfast.turnfile.mailbox.cards import (
     Card,
     fold,
     is_known,
-    numbers_of,
     order_of,
 )
 from holdfast.turnfile.mailbox.content import Content, status_word
@@ -86,7 +85,7 @@ def illegal_changes(before: Mailbox, after: Mailbox, lost: Sequence[Message] = (
     old = before.closed_ids.union([card.id for card in (*before.cards, *before.outside)])
     old |= {str(each.get("id")) for each in lost}
     new = [card for card in after.cards if card.id not in old]
-    used = numbers_of(before.ids if new else ())
+    used = before.numbers if new else {}
     for card in new:
         date, sequence = card.order
         if sequence < next_number(used.get(date, ())):
@@ -183,7 +182,7 @@ def _queue(box: Mailbox) -> Iterator[Breach]:
     elif "queue" not in box.sections and "active" not in box.sections:
         return  # v0 has no queue
     for card in box.cards:
-        if is_open(card) and card.id not in listed:
+        if card.id not in listed and is_open(card):
             yield card.line, "error", "queue-missing", f"{card.id} is {card.status}, but not in the queue"
 
 
