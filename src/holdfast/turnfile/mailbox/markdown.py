@@ -315,7 +315,7 @@ def _rows(lines: Iterable[Line]) -> Iterator[Row]:
 
 
 def _is_row(line: Line) -> bool:
-    return line.text.lstrip().startswith("|")
+    return line.text.startswith("|") or line.text.lstrip().startswith("|")
 
 
 def spliced_table(before: str, table: Table, after: str, start: int) -> Table | None:
@@ -347,7 +347,7 @@ def values_of(text: str) -> tuple[str, ...]:
     parts = text.split("|")
     if len(parts) > 1 and not parts[-1].strip():  # the last pipe is optional
         parts.pop()
-    return tuple([part.strip() for part in parts[1:]])
+    return tuple(map(str.strip, parts[1:]))
 
 
 def cells_of(line: Line) -> tuple[Cell, ...]:

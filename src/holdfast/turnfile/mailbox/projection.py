@@ -40,12 +40,13 @@ def inboxes(cards: Iterable[Card], everyone: Sequence[str] = ()) -> dict[str, In
         status, receivers = card.content.status, card.content.receivers
         if status not in OPEN:
             continue
-        if len(receivers) == 1 and fold(receivers[0]) not in ALL:
-            names: Sequence[str] = receivers if status == "unread" else ()
-        else:
-            names = tuple(name for name, state in card.states(everyone).items() if state == "unread")
-        for name in names:
-            unread.setdefault(fold(name), []).append((name, card))
+        if len(receivers) == 1 and (folded := fold(receivers[0])) not in ALL:  # which says the status of them all
+            if status == "unread":
+                unread.setdefault(folded, []).append((receivers[0], card))
+            continue
+        for name, state in card.states(everyone).items():
+            if state == "unread":
+                unread.setdefault(fold(name), []).append((name, card))
     return {
         folded: Inbox(found[0][0], len(found), min([card for _, card in found], key=lambda card: order_of(card.id)))
         for folded, found in unread.items()

@@ -100,8 +100,9 @@ def illegal_changes(before: Mailbox, after: Mailbox, lost: Sequence[Message] = (
 
 def _ids(box: Mailbox) -> Iterator[Breach]:
     seen: dict[str, Card] = {}
-    for card in box.cards:
-        if not order_of(card.id)[0]:
+    ordered = [(order_of(card.id), card) for card in box.cards]
+    for (date, _), card in ordered:
+        if not date:
             yield card.line, "error", "id-form", f"{card.id} is not an id of the form MSG-YYYYMMDD-NNN"
         if card.id in seen:
             yield card.line, "error", "id-twice", f"{card.id} is a duplicate of the card in line {seen[card.id].line}"
@@ -109,7 +110,6 @@ def _ids(box: Mailbox) -> Iterator[Breach]:
     heading = box.sections["active"].heading.text.lower() if "active" in box.sections else ""
     level: Level = "error" if "newest first" in heading else "warning"  # the file promises no order
     falling = not box.rising
-    ordered = [(order_of(card.id), card) for card in box.cards]
     for (before, one), (after, other) in itertools.pairwise(ordered):
         if (before < after) == falling and one.id != other.id:
             order = "newest first" if falling else "oldest first"
@@ -127,7 +127,8 @@ def _is_fine(content: Content, everyone: tuple[str, ...]) -> bool:
     """Whether a card has no problem of its own."""
     if content.is_plain and content.status in OPEN and content.route[0] and len(content.receivers) == 1:
         values, lone = content.values, fold(content.receivers[0]) not in ALL
-        if lone and "disposition" not in values and "payload" not in values and "dense" not in content.text.lower():
+        fenced = "```" in content.text or "~~~" in content.text
+        if lone and not fenced and "disposition" not in values and "payload" not in values:
             return True  # nothing that `_card` looks for
     return not any(_card(Card("", 0, 1, content), everyone))
 
