@@ -218,8 +218,10 @@ _latest: list[tuple[str, int, int, Table]] = []  # the large table parsed last: 
 @functools.lru_cache(maxsize=16)  # a new card changes few tables
 def _table_of(text: str, start: int, lines: int) -> Table | None:
     """The first table of a part that starts there, below so many lines."""
-    for before, *there, like in _latest[:1] if len(text) > _LARGE else ():
-        if there == [start, lines] and (table := spliced_table(before, like, text, start)) is not None:
+    for before, place, above, like in _latest[:1] if len(text) > _LARGE else ():
+        moved = like.moved(start - place, lines - above)
+        table = moved if before == text else spliced_table(before, moved, text, start)
+        if table is not None:
             break
     else:
         table = table_in(lines_of(text, start, lines + 1))

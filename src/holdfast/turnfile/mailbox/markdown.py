@@ -89,6 +89,13 @@ class Table(msgspec.Struct, frozen=True):
         """Where the line after the table starts."""
         return self.rows[-1].line.after if self.rows else self.ruler.after
 
+    def moved(self, by: int, lines: int) -> Table:
+        """The same table at another place."""
+        if not by and not lines:
+            return self
+        rows = tuple([Row(moved(row.line, by, lines), row.values) for row in self.rows])
+        return Table(self.columns, moved(self.ruler, by, lines), rows)
+
     def cell(self, row: Row, column: str) -> Cell | None:
         """The row's cell in that column, or None."""
         cells = row.cells
