@@ -7,6 +7,7 @@ from tests.teeth.bug import Bug
 CONTRACT = ("tests/turnfile/test_contract.py",)
 LOCKS = ("tests/turnfile/test_locks.py",)
 KILLS = ("tests/turnfile/test_kill.py",)
+FILES = ("tests/turnfile/test_files.py",)
 CLAIMS = ("tests/turnfile/test_claiming.py",)
 TOLD = ("tests/cli/test_turn_told.py",)
 FOLDERS = ("tests/cli/test_turn_folder.py",)
@@ -123,9 +124,16 @@ BUGS = [
     Bug(
         "a mention of a message in prose uses up its id",
         "turnfile/mailbox/draft.py",
-        "here = (id for id in parse(text).ids if",
-        "here = (id for id in re.findall(r'MSG-[0-9]{8}-[0-9]{3,9}', text) if",
+        "taken = parse(text).numbers.get(day, set())",
+        "taken = numbers_of(re.findall(r'MSG-[0-9]{8}-[0-9]{3,9}', text)).get(day, set())",
         CONTRACT,
+    ),
+    Bug(
+        "of a turn file that only grew the text that was read before is returned",
+        "turnfile/files.py",
+        "for part in _encoded(text)) and not file.read(1)",
+        "for part in _encoded(text))",
+        FILES,
     ),
     Bug(
         "the lock file of turn files can be edited",

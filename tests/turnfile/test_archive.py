@@ -191,7 +191,7 @@ def one_change(rng: random.Random, text: str) -> str:
 
 def forget() -> None:
     """Forget what was parsed before."""
-    for cache in (mailbox.parse, mailbox._table_of, cards._cards_of):
+    for cache in (mailbox.parse, mailbox._table_of, cards.cards_of):
         cache.cache_clear()
     cards._latest.clear()
     mailbox._latest.clear()

@@ -22,6 +22,23 @@ def replace(folder: Folder, path: str, text: str) -> None:
         journal.replace(folder, {path: text}, {path: folder.read(path)})
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_f2_a_file_that_was_read_before_is_read_as_it_is_now(tmp_path: Path, strict: bool) -> None:
+    folder, file = Folder(str(tmp_path)), tmp_path / "f"
+    long = "é" * 100_000
+    for text in ("one", "two", "two and more", "two", "", long, long[:-1] + "e", long, f"{long}x", long[1:]):
+        file.write_text(text)
+        os.utime(file, (0, 0))  # whatever its times say
+        for _ in range(2):
+            assert folder.read("f", strict=strict) == text
+    file.write_bytes(long[1:].encode() + b"\xff")
+    with pytest.raises(Invalid, match="UTF-8"):
+        folder.read("f")
+    assert folder.read("f", strict=False) == f"{long[1:]}\ufffd"
+    file.unlink()
+    assert folder.read("f", strict=strict) is None
+
+
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_f3_a_path_that_leaves_the_folder_is_refused(tmp_path: Path, path: str) -> None:
     folder = Folder(str(tmp_path))

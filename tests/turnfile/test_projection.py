@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,6 +110,15 @@ def test_f12_stale_is_what_says_something_else_not_what_is_older_or_from_elsewhe
         assert is_stale(BOLD.replace(old, new, 1), first)
     for broken in ("", "[]", "null", "{", '{"schema_id": 1}', "\ud800", "[" * 100_000):
         assert is_stale(EMPTY, broken)
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_f12_a_projection_is_formatted_as_one_document(name: str) -> None:
+    for text in (DIALECTS[name], ""):
+        for lost in ([], [{"id": "MSG-20260301-001", "body": 'a\n"b"', "fields": {}}, {}]):
+            found = render(text, SOURCE, NOON, lost=lost)
+            assert found == f"{msgspec.json.format(found, indent=2).strip()}\n"
+            assert ("lost_messages" in json.loads(found)) == bool(lost)
 
 
 @given(st.text("#-|`*: \nABMSG-20260301é\u2028", max_size=200))

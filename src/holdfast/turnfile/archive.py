@@ -17,7 +17,7 @@ from holdfast.errors import Invalid
 from holdfast.turnfile import damage
 from holdfast.turnfile.files import Folder, not_full, numbered
 from holdfast.turnfile.mailbox import parse
-from holdfast.turnfile.mailbox.cards import Card, cards_in
+from holdfast.turnfile.mailbox.cards import Card, cards_of
 from holdfast.turnfile.mailbox.draft import CLOSED_HEAD, used_ids
 from holdfast.turnfile.mailbox.lost import Message, lost_messages
 from holdfast.turnfile.mailbox.markdown import lines_of, newline_of, sections_of, table_in
@@ -76,7 +76,7 @@ def find_card(folder: Folder, read: Read, id: str) -> Card | None:
     found: dict[str, tuple[str, Card]] = {}
     for path in numbered(folder, ARCHIVE):
         if id in (text := read(path) or ""):
-            cards = [card for card in cards_in(text, 0, len(text)) if card.id == id]
+            cards = [card for card in cards_of(text) if card.id == id]
             found |= {card.content.text.strip(): (f"{path}:{card.line}", card) for card in reversed(cards)}
     if len(found) > 1:
         where = ", ".join(sorted(place for place, _ in found.values()))
@@ -98,7 +98,7 @@ def problems(texts: Mapping[str, str], mailbox: str) -> Iterator[Problem]:
 def _cards(text: str) -> Iterator[tuple[int, str]]:
     """Line and id of each archived card; none where an unfinished merge leaves both versions of some."""
     if damage.conflict(text) is None:
-        yield from ((card.line, card.id) for card in cards_in(text, 0, len(text)))
+        yield from ((card.line, card.id) for card in cards_of(text))
 
 
 def find_row(folder: Folder, read: Read, id: str) -> dict[str, str] | None:

@@ -18,13 +18,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import hashlib
 import itertools
 import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -75,7 +76,31 @@ def is_internal(path: str) -> bool:
 
 def digest(text: str | None) -> str | None:
     """The SHA-256 of a file's text; None for no file."""
-    return None if text is None else hashlib.sha256(text.encode()).hexdigest()
+    if text is None:
+        return None
+    found = hashlib.sha256()
+    for part in _encoded(text):
+        found.update(part)
+    return found.hexdigest()
+
+
+_PART: Final = 1 << 16  # characters
+
+
+def _encoded(text: str) -> Iterator[bytes]:
+    """The bytes of a text in parts: most of what a copy of a large one costs is fresh memory."""
+    return (text[at : at + _PART].encode() for at in range(0, len(text), _PART))
+
+
+def _has(file: BinaryIO, text: str) -> bool:
+    """Whether a file that was just opened has this text."""
+    return all(file.read(len(part)) == part for part in _encoded(text)) and not file.read(1)
+
+
+@functools.lru_cache(maxsize=16)
+def _latest(folder: str, path: str) -> list[str]:
+    """The text that a file had when it was read last, if it was; mostly it still has the same, and is compared only."""
+    return []
 
 
 @contextlib.contextmanager
@@ -126,24 +151,36 @@ class Folder:
 
         Unless `strict`, what cannot be read as text is replaced or left out: the rest of the file still counts.
         """
+        latest = _latest(self.path, path)
         try:
             with self.parent(path) as (here, name), _opened(name, _READ, here) as file:
-                if not stat.S_ISREG(os.fstat(file).st_mode):
+                status = os.fstat(file)
+                if not stat.S_ISREG(status.st_mode):
                     if not strict:
                         return None
-                    raise _not_regular(path, os.fstat(file).st_mode)
+                    raise _not_regular(path, status.st_mode)
                 with open(file, "rb", closefd=False) as content:
-                    raw = content.read(MAX_BYTES + 1)
+                    for text in latest[:1]:
+                        if _has(content, text):
+                            return text
+                        content.seek(0)
+                    raw = content.read(min(status.st_size, MAX_BYTES) + 1)
+                    if len(raw) > status.st_size:  # it has grown
+                        raw += content.read(MAX_BYTES)
         except NotFound:
             return None
-        if not strict:
-            return raw[:MAX_BYTES].decode(errors="replace")
         if len(raw) > MAX_BYTES:
+            if not strict:
+                return raw[:MAX_BYTES].decode(errors="replace")
             raise TooLarge(f"{path} has more than {MAX_BYTES} bytes", limit=MAX_BYTES)
         try:
-            return raw.decode()
+            text = raw.decode()
         except UnicodeDecodeError as error:
+            if not strict:
+                return raw.decode(errors="replace")
             raise Invalid(f"{path} is not UTF-8 at byte {error.start}", hint="save it as UTF-8", path=path) from error
+        latest[:] = [text]
+        return text
 
     def digest(self, path: str) -> str | None:
         """The SHA-256 of a file of any size and content; None if it does not exist."""
@@ -189,7 +226,7 @@ class Folder:
             with open(file, "wb") as out:
                 if mode is not None:
                     os.fchmod(file, mode)
-                out.write(text.encode())
+                out.writelines(_encoded(text))
                 out.flush()
                 os.fsync(file)
         reach("temp.written")

@@ -114,7 +114,7 @@ def lock_request(
 def _file_warnings(paths: Iterable[str], missing: Iterable[str], guarded: frozenset[str]) -> Iterator[Problem]:
     """Warn about files that may be mistyped: they do not exist, or need no lock."""
     for path in paths:
-        like = suggestion(path, sorted(guarded))
+        like = "" if path in guarded else suggestion(path, sorted(guarded))
         if path in missing and path in guarded:
             make = "; turnfile.restore(session) creates an empty one" if path in rules.REGISTRY else ""
             yield Problem(path, 1, "warning", "missing", f"{path} does not exist{make}")

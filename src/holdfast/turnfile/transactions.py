@@ -77,7 +77,7 @@ class Transaction:
         if not isinstance(text, str):
             raise Invalid(f"text must be a str, not {type(text).__name__}", path=path)
         try:
-            text.encode()
+            _ = text.isascii() or text.encode()
         except UnicodeEncodeError as error:
             raise Invalid(f"{path}: the text has a lone surrogate, which UTF-8 cannot encode") from error
         self._edits[path] = text

@@ -20,11 +20,12 @@ from typing import Final
 import msgspec
 
 from holdfast import errors
-from holdfast.turnfile.mailbox.cards import Card, cards_in, fold, may_have_cards, order_of
+from holdfast.turnfile.mailbox.cards import Card, cards_in, fold, may_have_cards, numbers_of, order_of
 from holdfast.turnfile.mailbox.content import Dialect, Field, any_field, field_text
 from holdfast.turnfile.mailbox.markdown import (
     Edit,
     Line,
+    Part,
     Spans,
     Table,
     apply,
@@ -48,6 +49,7 @@ _SECTIONS: Final = {
 }
 
 
+_LEVEL_TWO: Final = re.compile("\n## ")  # which is found twice as fast as by the methods of a text
 _BODY: Final = re.compile(r"^(?:###? |---|Message ID:)", re.MULTILINE)  # what ends the metadata
 
 
@@ -81,7 +83,8 @@ class Mailbox(msgspec.Struct, frozen=True, dict=True):
     def people(self) -> dict[str, str]:
         """How names are spelled, by folded name: as in the snapshot, else as in the first card."""
         rows = [self.snapshot.value(row, "agent") for row in self.snapshot.rows] if self.snapshot else []
-        people = [one for card in reversed(self.cards) for one in (card.sender, *card.receivers)]
+        routes = {card.content.route: card.content.receivers for card in self.cards}  # few, and each where it is first
+        people = [one for (sender, _), names in reversed(routes.items()) for one in (sender, *names)]
         return {fold(one): one for one in (*people, *reversed(rows))}
 
     @property
@@ -98,13 +101,27 @@ class Mailbox(msgspec.Struct, frozen=True, dict=True):
             return self.cards[0].order < self.cards[-1].order
         return "active" not in self.sections
 
-    @property
-    def ids(self) -> set[str]:
-        """The ids in use: of cards, also formerly, of the queue and of the closed summary. Prose only mentions ids."""
-        tables = (table for table in (self.queue, self.closed) if table is not None)
+    @functools.cached_property
+    def known_ids(self) -> frozenset[str]:
+        """The ids of the messages: of cards, also formerly, and of the closed summary; a row of the queue is none."""
         cards = (*self.cards, *self.outside)
-        named = {each for card in cards for each in (card.id, card.get("formerly")) if each}
-        return named | {table.value(row, "id") for table in tables for row in table.rows}
+        formerly = {card.get("formerly") for card in cards} - {""}
+        return self.closed_ids.union(formerly, [card.id for card in cards])
+
+    @functools.cached_property
+    def closed_ids(self) -> frozenset[str]:
+        """The ids in the closed summary."""
+        return frozenset(self.closed.values("id") if self.closed else ())
+
+    @functools.cached_property
+    def ids(self) -> frozenset[str]:
+        """The ids in use: those of the messages, and of the queue. Prose only mentions ids."""
+        return self.known_ids.union(self.queue.values("id") if self.queue else ())
+
+    @functools.cached_property
+    def numbers(self) -> dict[str, set[int]]:
+        """The sequence numbers of the ids in use, by date."""
+        return numbers_of(self.ids)
 
     @functools.cached_property
     def newest(self) -> Card | None:
@@ -156,13 +173,14 @@ def parse(text: str) -> Mailbox:
     outside: list[Card] = []
     if "active" in sections:
         active = sections["active"]
-        cards, first = cards_in(text, active.heading.after, active.stop), len(text)
+        cards, first = cards_in(Part(text, active.heading.after, active.stop), hidden), len(text)
         parts = [(0, found[0][1].start)]
         parts += [(one.heading.after, one.stop) for key, one in sections.items() if key != "active"]
-        outside = [card for part in parts for card in _below_table(text, *part) if card.content.said]
+        outside = [card for part in parts for card in _below_table(Part(text, *part), hidden) if card.content.said]
         repeated = [line for line in repeated if line.start not in range(active.heading.start, active.end)]
     else:  # v0: cards anywhere above the closed summary, and the tables before the cards
-        cards = cards_in(text, 0, sections["closed"].heading.start if "closed" in sections else len(text))
+        stop = sections["closed"].heading.start if "closed" in sections else len(text)
+        cards = cards_in(Part(text, 0, stop), hidden)
         first = cards[0].start if cards else len(text)
         repeated = []
     tables: dict[str, Table | None] = {}
@@ -177,7 +195,7 @@ def parse(text: str) -> Mailbox:
         tuple(_metadata(text, hidden)),
         sections,
         **tables,
-        cards=tuple(cards),
+        cards=cards,
         outside=tuple(outside),
         repeated=tuple(repeated),
     )
@@ -200,23 +218,25 @@ _latest: list[tuple[str, int, int, Table]] = []  # the large table parsed last: 
 @functools.lru_cache(maxsize=16)  # a new card changes few tables
 def _table_of(text: str, start: int, lines: int) -> Table | None:
     """The first table of a part that starts there, below so many lines."""
-    for before, *there, like in _latest[:1] if len(text) > _LARGE else ():
-        if there == [start, lines] and (table := spliced_table(before, like, text, start)) is not None:
+    for before, place, above, like in _latest[:1] if len(text) > _LARGE else ():
+        moved = like.moved(start - place, lines - above)
+        table = moved if before == text else spliced_table(before, moved, text, start)
+        if table is not None:
             break
     else:
-        found = table_in(lines_of(text))
-        table = found and found.moved(start, lines)
+        table = table_in(lines_of(text, start, lines + 1))
     if table is not None and len(text) > _LARGE:
         _latest[:] = [(text, start, lines, table)]
     return table
 
 
-def _below_table(text: str, start: int, stop: int) -> list[Card]:
+def _below_table(part: Part, hidden: Spans) -> Sequence[Card]:
     """The cards after the first table of a part, which would else belong to a card above it."""
-    if not may_have_cards(text, start, stop):
-        return []
+    text, start, stop = part
+    if not may_have_cards(part):
+        return ()
     table = _table_of(text[start:stop], start, text.count("\n", 0, start))
-    return cards_in(text, start if table is None else table.end, stop)
+    return cards_in(Part(text, start if table is None else table.end, stop), hidden)
 
 
 def _places(text: str, hidden: Spans) -> tuple[list[tuple[str, Line]], list[Line]]:
@@ -246,10 +266,7 @@ def _headings(text: str) -> Iterator[int]:
     """Where lines that begin with `## ` start."""
     if text.startswith("## "):
         yield 0
-    at = text.find("\n## ")
-    while at >= 0:
-        yield at + 1
-        at = text.find("\n## ", at + 1)
+    yield from (found.end() - len("## ") for found in _LEVEL_TWO.finditer(text))
 
 
 def _metadata(text: str, hidden: Spans) -> list[Field]:

@@ -25,7 +25,7 @@ from holdfast.turnfile.mailbox.content import (
     content_of,
     known_field,
 )
-from holdfast.turnfile.mailbox.markdown import Line, Spans, hidden_spans, is_hidden, line_at, moved, same_ends
+from holdfast.turnfile.mailbox.markdown import Line, Part, Spans, hidden_spans, is_hidden, line_at, moved, same_ends
 
 ID: Final = re.compile(r"MSG-([0-9]{8})-([0-9]{3,9})")
 OPEN: Final = ("unread", "acknowledged", "actioned", "blocked", "deferred")
@@ -51,7 +51,7 @@ def fold(name: str) -> str:
     return name.strip().strip("`").strip().casefold()
 
 
-class Card(msgspec.Struct, frozen=True):
+class Card(msgspec.Struct, frozen=True, gc=False):
     """One message: its id, where its first line starts, the number of that line, and its content."""
 
     id: str
@@ -199,9 +199,9 @@ def order_of(id: str) -> tuple[str, int]:
 def numbers_of(ids: Iterable[str]) -> dict[str, set[int]]:
     """The sequence numbers of ids, by date; anything else is left out."""
     found: dict[str, set[int]] = {}
-    for id in ids:
-        if match := ID.fullmatch(id):
-            found.setdefault(match[1], set()).add(int(match[2]))
+    for date, number in map(order_of, ids):
+        if date:
+            found.setdefault(date, set()).add(number)
     return found
 
 
@@ -210,33 +210,47 @@ def ids_in(text: str) -> Iterator[str]:
     return (id for _, id in _starts(text, 0, len(text), hidden_spans(text)))
 
 
-def may_have_cards(text: str, start: int, stop: int) -> bool:
+def may_have_cards(part: Part) -> bool:
     """Whether a part of a text has a line that looks like the first of a card."""
+    text, start, stop = part
     if text.find("###", start, stop) < 0 and text.find("Message ID:", start, stop) < 0:
         return False
-    return any(True for _ in _candidates(text, start, stop))
+    return bool(_candidates(text, start, stop))
 
 
-class _Part(NamedTuple):
-    """A part of a file that holds cards, and what is hidden in it."""
+class _Parsed(NamedTuple):
+    """A part of a file that holds cards, the number of its first line, and what is hidden in the file."""
 
-    text: str
+    part: Part
+    number: int
     hidden: Spans
     cards: tuple[Card, ...]
 
 
-_latest: list[_Part] = []  # the large part that was parsed last: the next is mostly that with one card changed
+_latest: list[_Parsed] = []  # the large part that was parsed last: the next is mostly that with one card changed
 
 
-@functools.lru_cache(maxsize=8)  # a new row in a table changes no card
-def _cards_of(text: str) -> tuple[Card, ...]:
-    hidden = hidden_spans(text)
-    cards = next((cards for part in _latest[:1] if (cards := _spliced(part, text, hidden)) is not None), None)
-    if cards is None:
-        cards = tuple(_between(text, 0, len(text), hidden, 1))
-    if len(text) > _LARGE:
-        _latest[:] = [_Part(text, hidden, cards)]
+def cards_in(part: Part, hidden: Spans) -> tuple[Card, ...]:
+    """The cards in a part of a text, in its order.
+
+    The part begins and ends outside of fences and comments, so what is hidden in it does not depend on the rest.
+    """
+    text, start, stop = part
+    number = text.count("\n", 0, start) + 1
+    for before in _latest[:1] if part.size > _LARGE else ():
+        if (cards := _spliced(before, part, number, hidden)) is not None:
+            break
+    else:
+        cards = tuple(_between(text, start, stop, hidden, number))
+    if part.size > _LARGE:
+        _latest[:] = [_Parsed(part, number, hidden, cards)]
     return cards
+
+
+@functools.lru_cache(maxsize=8)
+def cards_of(text: str) -> tuple[Card, ...]:
+    """The cards of a whole text, such as an archive."""
+    return cards_in(Part(text, 0, len(text)), hidden_spans(text))
 
 
 def _between(text: str, start: int, stop: int, hidden: Spans, number: int) -> Iterator[Card]:
@@ -249,51 +263,50 @@ def _between(text: str, start: int, stop: int, hidden: Spans, number: int) -> It
         yield Card(id, at, number, content_of(text[at : _trimmed(text, at, end)]))
 
 
-def _spliced(before: _Part, text: str, hidden: Spans) -> tuple[Card, ...] | None:
-    """The cards of a text of which only a few differ from those of another, found by parsing those few again.
+def _spliced(before: _Parsed, part: Part, number: int, hidden: Spans) -> tuple[Card, ...] | None:
+    """The cards of a part of which only a few differ from those of another, found by parsing those few again.
 
     Parsed are the cards around what differs: no line above or below can become part of a card through it, unless
     what is hidden changes. None if that may be, or if too much differs.
     """
-    head, tail = same_ends(before.text, text)
-    old, by = before.cards, len(text) - len(before.text)
-    first = bisect.bisect_right(old, head, key=_start_of) - 2  # its heading is the same, and so is that of the next one
-    last = bisect.bisect_left(old, len(before.text) - tail + 1, key=_start_of) + 1  # and so is the card above it
-    start, number = (old[first].start, old[first].line) if first > 0 else (0, 1)
-    stop = old[last].start if last < len(old) else len(before.text)
-    same = _outside(before.hidden, start, stop, by)
-    if last - first > len(old) // 2 or same is None or same != _outside(hidden, start, stop + by, 0):
+    was, old, text = before.part, before.cards, part.text
+    head, tail = same_ends(was, part)
+    down, lines, by = part.start - was.start, number - before.number, part.stop - was.stop
+    first = bisect.bisect_right(old, was.start + head, key=_start_of) - 2  # its heading is the same, and the next one
+    last = bisect.bisect_left(old, was.stop - tail + 1, key=_start_of) + 1  # and so is the card above it
+    start, number = (old[first].start, old[first].line + lines) if first > 0 else (was.start, number)
+    stop = old[last].start if last < len(old) else was.stop
+    same = _outside(was, before.hidden, start, stop)
+    if last - first > len(old) // 2 or same is None or same != _outside(part, hidden, start + down, stop + by):
         return None
-    new = [*_between(text, start, stop + by, hidden, number)]
-    if first > 0 and [(one.start, one.id) for one in new[:1]] != [(start, old[first].id)]:
+    new = [*_between(text, start + down, stop + by, hidden, number)]
+    if first > 0 and [(one.start, one.id) for one in new[:1]] != [(start + down, old[first].id)]:
         return None
     if last < len(old) and [one.start for one in new[-1:]] != [old[last - 1].start + by]:
         return None
     below = old[last:]
-    lines = number + text.count("\n", start, stop + by) - below[0].line if below else 0
-    moved_on = [Card(one.id, one.start + by, one.line + lines, one.content) for one in below]
-    return (*old[: max(first, 0)], *new, *moved_on)
+    after = number + text.count("\n", start + down, stop + by) - below[0].line if below else 0
+    return (*_moved(old[: max(first, 0)], down, lines), *new, *_moved(below, by, after))
+
+
+def _moved(cards: Sequence[Card], by: int, lines: int) -> Sequence[Card]:
+    return [Card(one.id, one.start + by, one.line + lines, one.content) for one in cards] if by or lines else cards
 
 
 def _start_of(card: Card) -> int:
     return card.start
 
 
-def _outside(hidden: Spans, start: int, stop: int, by: int) -> list[tuple[int, int]] | None:
-    """What is hidden above and below a part, with what is below moved; None if anything crosses its ends."""
-    if any(one < edge < other for one, other in hidden for edge in (start, stop)):
-        return None
-    apart = [span for span in hidden if span[0] < start or span[0] >= stop]
-    return [(one + by, other + by) if one >= stop else (one, other) for one, other in apart]
+def _outside(part: Part, hidden: Spans, start: int, stop: int) -> list[tuple[int, int]] | None:
+    """What is hidden in a part above and below a place in it, counted from its start and from its end.
 
-
-def cards_in(text: str, start: int, stop: int) -> list[Card]:
-    """The cards in a part of a text, in its order.
-
-    The part begins and ends outside of fences and comments, so what is hidden in it does not depend on the rest.
+    None if anything crosses the ends of that place.
     """
-    lines = text.count("\n", 0, start)
-    return [Card(one.id, one.start + start, one.line + lines, one.content) for one in _cards_of(text[start:stop])]
+    inside = [span for span in hidden if part.start <= span[0] < part.stop]
+    if any(one < edge < other for one, other in inside for edge in (start, stop)):
+        return None
+    above = [(one - part.start, other - part.start) for one, other in inside if one < start]
+    return [*above, *((one - part.stop, other - part.stop) for one, other in inside if one >= stop)]
 
 
 def _trimmed(text: str, start: int, end: int) -> int:
@@ -338,7 +351,7 @@ def _candidates(text: str, start: int, stop: int) -> list[tuple[int, int, str, s
     if start == 0:  # the first line has no line break before it
         return [(at - 1, end - 1, id, words) for at, end, id, words in _candidates(f"\n{text[:stop]}", 1, stop + 1)]
     found = [(one.start() + 1, one.end(), one[1], one[2]) for one in _HEADING.finditer(text, start - 1, stop)]
-    if "Message ID:" in text:
+    if text.find("Message ID:", start, stop) >= 0:
         named = _NAMED.finditer(text, start - 1, stop)
         found = sorted([*found, *((one.start() + 1, one.end(), "", one[1]) for one in named)])
     return found

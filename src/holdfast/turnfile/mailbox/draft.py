@@ -55,8 +55,7 @@ def next_id(date: str, text: str, *others: str) -> str:
     """The next id of a date (`2026-06-12`): the highest in use in the mailbox or a card of the others, plus one."""
     day = check_date(date).replace("-", "")
     archived = (id for other in others if f"MSG-{day}-" in other for id in used_ids(other))
-    here = (id for id in parse(text).ids if id.startswith(f"MSG-{day}-"))
-    taken = numbers_of([*here, *archived]).get(day, ())
+    taken = parse(text).numbers.get(day, set()) | numbers_of(archived).get(day, set())
     return f"MSG-{day}-{next_number(taken):03d}"
 
 

@@ -7,6 +7,7 @@ of theirs is given again; `card_text` makes a card of one, with which `repair` b
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -30,49 +31,43 @@ class _Named(msgspec.Struct):
     id: str = ""
 
 
-def ids_of(projected: str) -> set[str]:
-    """The ids of the messages in a projection; none if it cannot be parsed."""
-    return {id for name in _LISTS for id in _ids(_members(projected).get(name))}
+class _Ids(msgspec.Struct):
+    """The ids in a projection as we write it."""
+
+    lost_messages: list[_Named] = []
+    active_messages: list[_Named] = []
+
+
+@functools.lru_cache(maxsize=2)
+def ids_of(projected: str) -> frozenset[str]:
+    """The ids of the messages in a projection; none if it cannot be parsed. What has none counts as the empty one."""
+    try:
+        said = msgspec.json.decode(projected, type=_Ids)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):  # of another tool: a message may have any shape
+        return frozenset(str(each.get("id") or "") if isinstance(each, dict) else "" for each in _messages(projected))
+    return frozenset([each.id for each in (*said.lost_messages, *said.active_messages)])
 
 
 def lost_messages(projected: str, box: Mailbox) -> list[Message]:
     """The messages of a projection that a mailbox has neither as a card nor in its closed summary."""
-    members = _members(projected)
-    known = known_ids(box)
+    known = box.known_ids
+    if ids_of(projected) <= known:
+        return []
     found: dict[str, Message] = {}  # two messages may have one id
-    for raw in (members[name] for name in _LISTS if name in members):
-        if _ids(raw) <= known:
-            continue
-        said = msgspec.json.decode(raw)
-        for each in said if isinstance(said, list) else ():
-            if isinstance(each, dict) and str(each.get("id") or "") not in known:
-                found.setdefault(repr(each), each)
+    for each in _messages(projected):
+        if isinstance(each, dict) and str(each.get("id") or "") not in known:
+            found.setdefault(repr(each), each)
     return [*found.values()]
 
 
-def known_ids(box: Mailbox) -> set[str]:
-    """The ids of the messages of a mailbox, also those that they had formerly; a row of the queue is no message."""
-    cards = (*box.cards, *box.outside)
-    closed = (box.closed.value(row, "id") for row in box.closed.rows) if box.closed else ()
-    return {card.id for card in cards} | {card.get("formerly") for card in cards if card.get("formerly")} | {*closed}
-
-
-def _members(projected: str) -> dict[str, msgspec.Raw]:
+def _messages(projected: str) -> Iterator[Any]:
+    """What the lists of a projection hold; nothing of what cannot be parsed."""
     try:
-        return msgspec.json.decode(projected, type=dict[str, msgspec.Raw])
+        members = msgspec.json.decode(projected, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return {}
-
-
-def _ids(raw: msgspec.Raw | None) -> set[str]:
-    """The ids of a list of messages; what has none counts as the empty one."""
-    if raw is None:
-        return set()
-    try:
-        return {each.id for each in msgspec.json.decode(raw, type=list[_Named])}
-    except (msgspec.DecodeError, UnicodeError, RecursionError):  # of another tool: a message may have any shape
-        said = _decoded(raw)
-        return {str(each.get("id") or "") if isinstance(each, dict) else "" for each in said}
+        return
+    for name in _LISTS:
+        yield from _decoded(members[name]) if name in members else ()
 
 
 def _decoded(raw: msgspec.Raw) -> list[Any]:
@@ -140,5 +135,4 @@ def _flat(value: object) -> str:
 
 def still_lost(messages: Iterable[Message], box: Mailbox) -> list[Message]:
     """Those of some lost messages that a mailbox does not have either."""
-    known = known_ids(box)
-    return [each for each in messages if str(each.get("id") or "") not in known]
+    return [each for each in messages if str(each.get("id") or "") not in box.known_ids]

@@ -31,7 +31,7 @@ class Edit(NamedTuple):
     new: str
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """A line: its number from 1, its start, its end without the line break, and the start of the next line."""
 
     number: int
@@ -60,7 +60,7 @@ class Cell(msgspec.Struct, frozen=True):
     text: str
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """A row of a table, which is one line of the file, and the texts of its cells."""
 
     line: Line
@@ -90,7 +90,9 @@ class Table(msgspec.Struct, frozen=True):
         return self.rows[-1].line.after if self.rows else self.ruler.after
 
     def moved(self, by: int, lines: int) -> Table:
-        """The table of a part of a text as one of the whole."""
+        """The same table at another place."""
+        if not by and not lines:
+            return self
         rows = tuple([Row(moved(row.line, by, lines), row.values) for row in self.rows])
         return Table(self.columns, moved(self.ruler, by, lines), rows)
 
@@ -99,6 +101,13 @@ class Table(msgspec.Struct, frozen=True):
         cells = row.cells
         place = self.columns.index(column) if column in self.columns else len(cells)
         return cells[place] if place < len(cells) else None
+
+    def values(self, column: str) -> list[str]:
+        """The texts of all cells in that column, empty for a row that lacks it."""
+        if column not in self.columns:
+            return [""] * len(self.rows)
+        place = self.columns.index(column)
+        return [row.values[place] if place < len(row.values) else "" for row in self.rows]
 
     def value(self, row: Row, column: str) -> str:
         """The text of the row's cell in that column, or an empty string."""
@@ -130,12 +139,26 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
     return "".join((*parts, text[done:]))
 
 
-def same_ends(one: str, other: str) -> tuple[int, int]:
-    """How many characters two texts have in common at their beginnings, and then at their ends."""
-    most = min(len(one), len(other))
-    head = _same(lambda at, size: one[at : at + size] == other[at : at + size], most)
-    last, end = len(one), len(other)
-    tail = _same(lambda at, size: one[last - at - size : last - at] == other[end - at - size : end - at], most - head)
+class Part(NamedTuple):
+    """A part of a text."""
+
+    text: str
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        """Its characters."""
+        return self.stop - self.start
+
+
+def same_ends(one: Part, other: Part) -> tuple[int, int]:
+    """How many characters two parts have in common at their beginnings, and then at their ends."""
+    text, start, last = one
+    beside, begin, end = other
+    most = min(one.size, other.size)
+    head = _same(lambda at, size: text[start + at : start + at + size] == beside[begin + at : begin + at + size], most)
+    tail = _same(lambda at, size: text[last - at - size : last - at] == beside[end - at - size : end - at], most - head)
     return head, tail
 
 
@@ -153,29 +176,34 @@ Spans = Sequence[tuple[int, int]]
 """Parts of a text, in order: where each starts, and where the line after it starts."""
 
 
-def lines_of(text: str) -> list[Line]:
-    """The lines of a text; those inside a fence or comment are marked hidden."""
-    return lines_between(text, 0, len(text), hidden_spans(text))
+def lines_of(text: str, place: int = 0, number: int = 1) -> list[Line]:
+    """The lines of a text that starts at a place of a file, with a line of that number.
+
+    Those inside a fence or comment are marked hidden.
+    """
+    return lines_between(text, 0, len(text), hidden_spans(text), number, place)
 
 
-def lines_between(text: str, start: int, stop: int, hidden: Spans, number: int = 1) -> list[Line]:
-    """The lines of a part of a text, whose first line has that number; `hidden` are the hidden parts of the text."""
+def lines_between(text: str, start: int, stop: int, hidden: Spans, number: int = 1, place: int = 0) -> list[Line]:
+    """The lines of a part of a text, whose first line has that number; `hidden` are the hidden parts of the text.
+
+    The text itself starts at that place of its file.
+    """
     lines: list[Line] = []
     while start < stop:
-        line = line_at(text, start, number, bool(hidden) and is_hidden(hidden, start))
-        lines.append(line)
-        start, number = line.after, number + 1
+        lines.append(line_at(text, start, number, bool(hidden) and is_hidden(hidden, start), place))
+        start, number = lines[-1].after - place, number + 1
     return lines
 
 
-def line_at(text: str, start: int, number: int, hidden: bool = False) -> Line:
-    """The line that starts there."""
+def line_at(text: str, start: int, number: int, hidden: bool = False, place: int = 0) -> Line:
+    """The line that starts there, in a text that starts at that place of its file."""
     stop = text.find("\n", start)
     after = len(text) if stop < 0 else stop + 1
     end = after if stop < 0 else stop
     if end > start and text[end - 1] == "\r":
         end -= 1
-    return Line(number, start, end, after, text[start:end], hidden)
+    return Line(number, place + start, place + end, place + after, text[start:end], hidden)
 
 
 def is_hidden(spans: Spans, at: int) -> bool:
@@ -207,11 +235,12 @@ def marks_in(text: str) -> list[Line]:
 
 
 _OPENING: Final = ("```", "~~~", "<!--")
+_MAY_HIDE: Final = [(mark, re.compile(mark)) for mark in _OPENING]  # a pattern without choices is found twice as fast
 
 
 def _may_hide(text: str) -> bool:
     """Whether a text may have a fence or comment; a text without their first characters is searched fastest."""
-    return any(mark[0] in text and mark in text for mark in _OPENING)
+    return any(mark[0] in text and pattern.search(text) for mark, pattern in _MAY_HIDE)
 
 
 def _lines_with(text: str, part: str) -> Iterator[int]:
@@ -223,7 +252,7 @@ def _lines_with(text: str, part: str) -> Iterator[int]:
         at = text.find(part, end) if end >= 0 else -1
 
 
-def hidden_spans(text: str) -> list[tuple[int, int]]:
+def hidden_spans(text: str) -> Spans:
     """The fences and comments of a text, with the lines that open and close them."""
     marks = marks_in(text)
     return [(marks[first].start, marks[last].after) for first, last in _pairs(marks)]
@@ -293,7 +322,7 @@ def _rows(lines: Iterable[Line]) -> Iterator[Row]:
 
 
 def _is_row(line: Line) -> bool:
-    return line.text.lstrip().startswith("|")
+    return line.text.startswith("|") or line.text.lstrip().startswith("|")
 
 
 def spliced_table(before: str, table: Table, after: str, start: int) -> Table | None:
@@ -301,7 +330,7 @@ def spliced_table(before: str, table: Table, after: str, start: int) -> Table | 
 
     Both parts start there in their files.
     """
-    head, tail = same_ends(before, after)
+    head, tail = same_ends(Part(before, 0, len(before)), Part(after, 0, len(after)))
     by, rows = len(after) - len(before), table.rows
     first = bisect.bisect_right(rows, start + head, key=lambda row: row.line.after)
     last = bisect.bisect_right(rows, start + len(before) - tail, key=lambda row: row.line.start)
@@ -309,7 +338,7 @@ def spliced_table(before: str, table: Table, after: str, start: int) -> Table | 
         return None
     above = rows[first - 1].line if first else table.ruler
     there = (above.after - start, rows[last].line.start + by - start)
-    lines = [moved(line, start, above.number) for line in lines_between(after, *there, ())]
+    lines = lines_between(after, *there, (), above.number + 1, start)
     new = [*_rows(lines)]
     if len(new) < len(lines):
         return None
@@ -325,7 +354,7 @@ def values_of(text: str) -> tuple[str, ...]:
     parts = text.split("|")
     if len(parts) > 1 and not parts[-1].strip():  # the last pipe is optional
         parts.pop()
-    return tuple([part.strip() for part in parts[1:]])
+    return tuple(map(str.strip, parts[1:]))
 
 
 def cells_of(line: Line) -> tuple[Cell, ...]:

@@ -18,7 +18,7 @@ import msgspec
 from holdfast.turnfile.mailbox import Mailbox, insert_row, parse, set_field
 from holdfast.turnfile.mailbox.cards import ALL, OPEN, PROGRESS, Card, fold, is_known, order_of
 from holdfast.turnfile.mailbox.content import ARROW, Content, status_word
-from holdfast.turnfile.mailbox.lost import LOST, Message, still_lost
+from holdfast.turnfile.mailbox.lost import LOST, Message, ids_of, still_lost
 from holdfast.turnfile.mailbox.markdown import Edit, Row, Table, fill, row_text, table_in
 
 NOTHING: Final = ("none", "", "-", "—", "n/a")
@@ -40,14 +40,15 @@ def inboxes(cards: Iterable[Card], everyone: Sequence[str] = ()) -> dict[str, In
         status, receivers = card.content.status, card.content.receivers
         if status not in OPEN:
             continue
-        if len(receivers) == 1 and fold(receivers[0]) not in ALL:
-            names: Sequence[str] = receivers if status == "unread" else ()
-        else:
-            names = tuple(name for name, state in card.states(everyone).items() if state == "unread")
-        for name in names:
-            unread.setdefault(fold(name), []).append((name, card))
+        if len(receivers) == 1 and (folded := fold(receivers[0])) not in ALL:  # which says the status of them all
+            if status == "unread":
+                unread.setdefault(folded, []).append((receivers[0], card))
+            continue
+        for name, state in card.states(everyone).items():
+            if state == "unread":
+                unread.setdefault(fold(name), []).append((name, card))
     return {
-        folded: Inbox(found[0][0], len(found), min((card for _, card in found), key=lambda card: card.order))
+        folded: Inbox(found[0][0], len(found), min([card for _, card in found], key=lambda card: order_of(card.id)))
         for folded, found in unread.items()
     }
 
@@ -59,10 +60,13 @@ def is_open(card: Card) -> bool:
 
 def column(card: Card, name: str) -> str:
     """A card's value in a column of the queue; empty if the card has none."""
-    name = ALIASES.get(name, name)
+    name, content = ALIASES.get(name, name), card.content
     if name == "id":
         return card.id
-    return _column(card.content, name)
+    if name in ("from_to", "from", "to"):
+        sender, receiver = content.route
+        return f"{sender} -> {receiver}" if name == "from_to" else sender if name == "from" else receiver
+    return content.status if name == "status" else content.values.get(name, "")
 
 
 def is_as_written(table: Table, row: Row, card: Card) -> bool:
@@ -74,15 +78,6 @@ def is_as_written(table: Table, row: Row, card: Card) -> bool:
 def _as_written(id: str, content: Content, columns: tuple[str, ...]) -> tuple[str, ...]:
     card = Card(id, 0, 1, content)
     return tuple([column(card, name) or "none" for name in columns])
-
-
-def _column(content: Content, name: str) -> str:
-    sender, receiver = content.route
-    if name == "from_to":
-        return f"{sender} -> {receiver}"
-    if name in ("from", "to"):
-        return sender if name == "from" else receiver
-    return content.status if name == "status" else content.values.get(name, "")
 
 
 def same_value(name: str, one: str, other: str) -> bool:
@@ -246,8 +241,8 @@ def _queue(box: Mailbox) -> list[Edit]:
         return []
     waiting = {card.id: card for card in reversed(box.cards) if is_open(card)}
     edits: list[Edit] = []
-    for row in table.rows:
-        card = waiting.pop(table.value(row, "id"), None)
+    for row, id in zip(table.rows, table.values("id"), strict=True):
+        card = waiting.pop(id, None)
         if card is None:
             edits.append(Edit(row.line.start, row.line.after, ""))
             continue
@@ -289,8 +284,7 @@ _INCIDENTAL: Final = ("generated_at", "source_file", "output_file")
 
 def project(box: Mailbox) -> dict[str, Any]:
     """The contents of the projection, without time and source file."""
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(_parts(box)))
-    return found
+    return {key: _decoded("".join(pieces)) for key, pieces in _parts(box).items()}
 
 
 def render(
@@ -307,12 +301,18 @@ def render(
     box = parse(mailbox_text)
     parts = _parts(box)
     if left := still_lost(lost, box):
-        parts[LOST] = left
-    old = _members(previous) if previous is not None else None
-    if previous is not None and old is not None and _same(old.get("source_file"), source_file) and _agree(old, parts):
-        return previous
+        parts[LOST] = _list(map(_item, left))
+    ids = {card.id for card in box.cards}.union([str(each.get("id") or "") for each in left])
+    if previous is not None and ids_of(previous) == ids:  # else it is another one, which is known sooner that way
+        old = _members(previous)
+        if old is not None and _same(old.get("source_file"), source_file) and _agree(old, parts):
+            return previous
     first = {key: parts.pop(key) for key in ("schema_id", "schema_version", "projection_kind")}
-    return _indented({**first, "generated_at": generated_at, "source_file": source_file, **parts}).decode() + "\n"
+    about = {"generated_at": [_member(generated_at)], "source_file": [_member(source_file)]}
+    text: list[str] = []
+    for key, pieces in {**first, **about, **parts}.items():
+        text += (",\n  " if text else "{\n  ", f'"{key}": ', *pieces)
+    return "".join((*text, "\n}\n"))
 
 
 def is_stale(mailbox_text: str, projection_text: str) -> bool:
@@ -323,20 +323,36 @@ def is_stale(mailbox_text: str, projection_text: str) -> bool:
     return old is None or not _agree(old, _parts(parse(mailbox_text)))
 
 
-def _parts(box: Mailbox) -> dict[str, Any]:
-    """The members of the projection; what cards and rows say is kept, and nobody changes it."""
+def _parts(box: Mailbox) -> dict[str, list[str]]:
+    """The members of the projection as they are written there, in pieces: what a card says is formatted once."""
     tables = {"inbox_snapshot": box.snapshot, "open_queue": box.queue, "closed_summary": box.closed}
-    found: dict[str, Any] = {**_FIXED, "metadata": _metadata(box)}
+    found = {key: [_member(value)] for key, value in {**_FIXED, "metadata": _metadata(box)}.items()}
     for key in ("inbox_snapshot", "open_queue", "active_messages", "closed_summary"):
         table, said = tables.get(key), _inbox if key == "inbox_snapshot" else _row
         if key == "active_messages":
-            found[key] = [_message(card.id, card.content) for card in box.cards]
+            found[key] = _list([_message(card.id, card.content) for card in box.cards])
         else:
-            found[key] = [said(table.columns, row.values) for row in table.rows] if table else []
+            found[key] = [_member([said(table.columns, row.values) for row in table.rows] if table else [])]
     return found
 
 
-def _indented(value: object) -> bytes:
+def _list(items: Iterable[str]) -> list[str]:
+    """The pieces of a member that is a list of such items."""
+    pieces = [piece for item in items for piece in (",\n    ", item)]
+    return ["[\n    ", *pieces[1:], "\n  ]"] if pieces else ["[]"]
+
+
+def _item(value: object) -> str:
+    """A value as it is written two levels deep."""
+    return _formatted(((value,),))[len("[\n  [\n    ") : -len("\n  ]\n]")].decode()
+
+
+def _member(value: object) -> str:
+    """A value as it is written one level deep."""
+    return _formatted((value,))[len("[\n  ") : -len("\n]")].decode()
+
+
+def _formatted(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2)
 
 
@@ -348,31 +364,25 @@ def _members(text: str) -> dict[str, msgspec.Raw] | None:
         return None
 
 
-def _agree(old: dict[str, msgspec.Raw], parts: dict[str, Any]) -> bool:
+def _agree(old: dict[str, msgspec.Raw], parts: dict[str, list[str]]) -> bool:
     """Whether a projection says what a mailbox says, however it is formatted."""
     if old.keys() - {*_INCIDENTAL} != parts.keys():
         return False
     try:
-        return all(_agrees(old[key], value) for key, value in parts.items())
+        return all(_agrees(old[key], "".join(pieces)) for key, pieces in parts.items())
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
 
 
-def _agrees(raw: msgspec.Raw, value: Any) -> bool:
-    if not isinstance(value, list):
-        return bool(_decoded(raw) == value)
-    items = msgspec.json.decode(raw, type=list[msgspec.Raw])
-    return len(items) == len(value) and (
-        bytes(raw) == _indented(value).replace(b"\n", b"\n  ")  # as we write it
-        or all(_decoded(one) == other for one, other in zip(items, value, strict=True))
-    )
+def _agrees(raw: msgspec.Raw, text: str) -> bool:
+    return bytes(raw) == text.encode() or bool(_decoded(raw) == _decoded(text))
 
 
 def _same(raw: msgspec.Raw | None, value: str) -> bool:
     return raw is not None and _decoded(raw) == value
 
 
-def _decoded(raw: msgspec.Raw | bytes) -> Any:
+def _decoded(raw: msgspec.Raw | str) -> Any:
     return msgspec.json.decode(raw)
 
 
@@ -402,8 +412,8 @@ def message(card: Card) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=20_000)
-def _message(id: str, content: Content) -> dict[str, Any]:
-    return message(Card(id, 0, 1, content))
+def _message(id: str, content: Content) -> str:
+    return _item(message(Card(id, 0, 1, content)))
 
 
 def closed_row(box: Mailbox, id: str) -> dict[str, str] | None:

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from holdfast.turnfile.mailbox import Mailbox, gap_before, insert_card, insert_row, parse, remove_card, set_field
-from holdfast.turnfile.mailbox.cards import ID, OPEN, TERMINAL, Card, cards_in, ids_in, is_known, numbers_of
+from holdfast.turnfile.mailbox.cards import ID, OPEN, TERMINAL, Card, cards_of, ids_in, is_known, numbers_of
 from holdfast.turnfile.mailbox.content import status_word
 from holdfast.turnfile.mailbox.draft import others_unchanged
 from holdfast.turnfile.mailbox.lost import Message, card_text
@@ -111,7 +111,7 @@ def repair_archive(text: str, seen: dict[str, set[str]], used: dict[str, set[int
     `seen` are the cards that have an id already, by id, and `used` the numbers of each day; both grow.
     """
     box, done, edits = parse(text), list[tuple[int, str]](), list[Edit]()
-    for card in cards_in(text, 0, len(text)):
+    for card in cards_of(text):
         same = card.content.text.strip()
         if same in seen.get(card.id, ()):
             done.append((card.line, f"removed a copy of {card.id}"))

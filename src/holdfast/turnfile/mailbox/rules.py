@@ -21,7 +21,6 @@ from holdfast.turnfile.mailbox.cards import (
     Card,
     fold,
     is_known,
-    numbers_of,
     order_of,
 )
 from holdfast.turnfile.mailbox.content import Content, status_word
@@ -83,29 +82,27 @@ def illegal_changes(before: Mailbox, after: Mailbox, lost: Sequence[Message] = (
 
     Messages that were lost before may come back.
     """
-    old = {card.id for card in (*before.cards, *before.outside)} | _closed_ids(before)
+    old = before.closed_ids.union([card.id for card in (*before.cards, *before.outside)])
     old |= {str(each.get("id")) for each in lost}
-    now = {card.id for card in after.cards} | _closed_ids(after) | {card.get("formerly") for card in after.cards}
-    used = numbers_of(before.ids if any(card.id not in old for card in after.cards) else ())
-    for card in after.cards:
-        if card.id in old:
-            continue
+    new = [card for card in after.cards if card.id not in old]
+    used = before.numbers if new else {}
+    for card in new:
         date, sequence = card.order
         if sequence < next_number(used.get(date, ())):
             yield card.line, "error", "id-reused", f"{card.id} is new, but its id is not above the highest of its day"
-    for card in before.cards:
-        if is_open(card) and card.id not in now:
+    now = after.closed_ids.union([card.id for card in after.cards])
+    gone = [card for card in before.cards if card.id not in now and is_open(card)]
+    renamed = {card.get("formerly") for card in after.cards if gone}
+    for card in gone:
+        if card.id not in renamed:
             yield 1, "error", "message-lost", f"{card.id} was {card.status}, and is now neither active nor closed"
-
-
-def _closed_ids(box: Mailbox) -> set[str]:
-    return {box.closed.value(row, "id") for row in box.closed.rows} if box.closed else set()
 
 
 def _ids(box: Mailbox) -> Iterator[Breach]:
     seen: dict[str, Card] = {}
-    for card in box.cards:
-        if not order_of(card.id)[0]:
+    ordered = [(order_of(card.id), card) for card in box.cards]
+    for (date, _), card in ordered:
+        if not date:
             yield card.line, "error", "id-form", f"{card.id} is not an id of the form MSG-YYYYMMDD-NNN"
         if card.id in seen:
             yield card.line, "error", "id-twice", f"{card.id} is a duplicate of the card in line {seen[card.id].line}"
@@ -113,7 +110,6 @@ def _ids(box: Mailbox) -> Iterator[Breach]:
     heading = box.sections["active"].heading.text.lower() if "active" in box.sections else ""
     level: Level = "error" if "newest first" in heading else "warning"  # the file promises no order
     falling = not box.rising
-    ordered = [(order_of(card.id), card) for card in box.cards]
     for (before, one), (after, other) in itertools.pairwise(ordered):
         if (before < after) == falling and one.id != other.id:
             order = "newest first" if falling else "oldest first"
@@ -121,9 +117,8 @@ def _ids(box: Mailbox) -> Iterator[Breach]:
     for card in box.outside:
         message = f"{card.id} is a card outside the section Active Messages, where nobody finds it"
         yield card.line, "error", "card-outside", message
-    closed = _closed_ids(box)
-    for card in box.cards if closed else ():
-        if card.id in closed and is_open(card):
+    for card in box.cards if box.closed_ids else ():
+        if card.id in box.closed_ids and is_open(card):
             yield card.line, "error", "id-closed", f"{card.id} is open, but is in the closed summary"
 
 
@@ -131,8 +126,9 @@ def _ids(box: Mailbox) -> Iterator[Breach]:
 def _is_fine(content: Content, everyone: tuple[str, ...]) -> bool:
     """Whether a card has no problem of its own."""
     if content.is_plain and content.status in OPEN and content.route[0] and len(content.receivers) == 1:
-        lone = fold(content.receivers[0]) not in ALL and not content.values.keys() & {"disposition", "payload"}
-        if lone and "dense" not in content.text.lower():
+        values, lone = content.values, fold(content.receivers[0]) not in ALL
+        fenced = "```" in content.text or "~~~" in content.text
+        if lone and not fenced and "disposition" not in values and "payload" not in values:
             return True  # nothing that `_card` looks for
     return not any(_card(Card("", 0, 1, content), everyone))
 
@@ -187,15 +183,14 @@ def _queue(box: Mailbox) -> Iterator[Breach]:
     elif "queue" not in box.sections and "active" not in box.sections:
         return  # v0 has no queue
     for card in box.cards:
-        if is_open(card) and card.id not in listed:
+        if card.id not in listed and is_open(card):
             yield card.line, "error", "queue-missing", f"{card.id} is {card.status}, but not in the queue"
 
 
 def _rows(box: Mailbox, table: Table, listed: set[str]) -> Iterator[Breach]:
     """Problems of the queue's rows; adds the messages that they list to `listed`."""
     cards = {card.id: card for card in reversed(box.cards)}
-    for row in table.rows:
-        id = table.value(row, "id")
+    for row, id in zip(table.rows, table.values("id"), strict=True):
         card = cards.get(id)
         line = row.line.number
         if id in listed:
