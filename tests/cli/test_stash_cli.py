@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -196,6 +197,27 @@ def test_s4_a_subscriber_who_lost_messages_is_told_the_call_with_its_channel(mad
     [command] = re.findall(r"holdfast (channel ack .*)", lost.err)
     assert made(*command.split(), "--actor", "ann").code == 0, lost.err
     assert [each["value"] for each in made("channel", "read", "news", "--json", "--actor", "ann").data] == [3]
+
+
+@pytest.mark.parametrize("subscriber", ["bob", "bob (2) a=b", 'ann\'s "own"'])
+def test_s4_the_hint_of_a_channel_acts_for_the_subscriber_it_speaks_of(made: Cli, subscriber: str) -> None:
+    made("stash", "create", "news", "--type", "channel", "--value", '{"keep": 1}')
+    bob = ("--subscriber", subscriber, "--actor", "ann")
+
+    def follow(refused: Answer) -> None:
+        """Do what the hint says, as ann."""
+        [command] = re.findall(r"holdfast (channel (?:ack|subscribe) .*?)(?: does that)?\n", refused.err)
+        assert made(*shlex.split(command), "--actor", "ann").code == 0, refused.err
+
+    follow(made("channel", "read", "news", *bob))
+    assert [each["subscriber"] for each in made("channel", "subscribers", "news", "--json").data] == [subscriber]
+    made("channel", "subscribe", "news", "--actor", "ann")
+    for value in ("1", "2", "3"):
+        made("channel", "publish", "news", value)
+    follow(made("channel", "read", "news", *bob))
+    assert [each["value"] for each in made("channel", "read", "news", "--json", *bob).data] == [3]
+    assert made("channel", "read", "news", "--actor", "ann").code == 17, "the loss of ann is its own"
+    follow(made("channel", "read", "news", "--actor", "ann"))
 
 
 def test_s4_a_page_of_a_channel_proposes_only_what_the_command_takes(made: Cli) -> None:

@@ -98,6 +98,23 @@ def test_s4_a_subscriber_that_fell_behind_what_is_kept_is_told_how_much_it_lost(
     assert ws.channels.subscribe(news, "late", after=0).cursor == 3
 
 
+def test_s4_the_hint_of_a_loss_names_the_subscriber_where_it_is_not_the_actor(world: World) -> None:
+    """Followed as it stands, it does not accept the loss of somebody else."""
+    ws = world.open("ann")
+    news = channel(ws, value={"keep": 1})
+    for subscriber, named in (("ann", ""), ('bob (2) "b"', r', subscriber="bob \x282\x29 \"b\""')):
+        error = refused(ws, errors.NotFound, partial(ws.channels.read, news, subscriber))
+        assert error.hint == f'channels.subscribe("{news}"{named}) does that'
+        assert refused(ws, errors.NotFound, partial(ws.channels.ack, news, 0, subscriber)).hint == error.hint
+        ws.channels.subscribe(news, subscriber)
+    for number in (1, 2):
+        ws.channels.publish(news, number)
+    for subscriber, named in (("ann", ""), ('bob (2) "b"', r', subscriber="bob \x282\x29 \"b\""')):
+        error = refused(ws, errors.MessagesLost, partial(ws.channels.read, news, subscriber))
+        assert error.hint.endswith(f': channels.ack("{news}", 1{named})')
+        assert subscriber == "ann" or eval(f"dict({named[2:]})")["subscriber"] == subscriber
+
+
 @pytest.mark.kinds("drawn")
 def test_s4_what_a_channel_keeps_is_a_version_of_its_stash_and_applies_from_the_next_message_on(world: World) -> None:
     ws = world.open("a")

@@ -25,7 +25,7 @@ from holdfast.kernel.validate import check_limit, check_name, check_seconds
 from holdfast.kernel.values import decode, encode
 from holdfast.operation import Deadline, Domain, Listen, Look, M, Next, Steps, procedure, read, write
 from holdfast.route import example
-from holdfast.types import Page, as_time
+from holdfast.types import DerivedActor, Page, as_time
 from holdfast.types.stashes import ChannelMessage, Subscription
 
 MOST: Final = 1000  # messages, or subscribers, of a page
@@ -64,14 +64,22 @@ class _Channel(msgspec.Struct):
         )
         return None if row is None else int(row[0])
 
-    def require_cursor(self, snapshot: Snapshot, subscriber: str) -> int:
+    def require_cursor(self, snapshot: Snapshot, subscriber: str, actor: str) -> int:
         """The cursor of a subscriber. Raises NotFound."""
         cursor = self.cursor_of(snapshot, subscriber)
         if cursor is None:
             name = rows.require(snapshot, self.stash).name
-            hint = f'channels.subscribe("{self.stash}") does that'
+            hint = f'channels.subscribe("{self.stash}"{_for(subscriber, actor)}) does that'
             raise errors.NotFound(f"{subscriber} has not subscribed to the channel {name!r}", hint=hint)
         return cursor
+
+
+def _for(subscriber: str, actor: str) -> str:
+    """The argument of a call in a hint that names a subscriber, where it is not the actor of the call anyway."""
+    if subscriber == actor and not isinstance(actor, DerivedActor):
+        return ""
+    text = msgspec.json.encode(subscriber).decode()  # which is also how Python writes it
+    return f", subscriber={text}".replace("(", r"\x28").replace(")", r"\x29")
 
 
 def _find(snapshot: Snapshot, id: StashId) -> _Channel:
@@ -159,7 +167,7 @@ def ack(tx: Tx, id: StashId, number: int, subscriber: str | None = None) -> int:
     """
     subscriber = holder_of(tx, subscriber, "subscriber")
     channel = _find(tx, id)
-    cursor = channel.require_cursor(tx, subscriber)
+    cursor = channel.require_cursor(tx, subscriber, tx.actor)
     if _check_number(channel, number) <= cursor:
         return cursor
     tx.run(
@@ -234,14 +242,15 @@ def read_on(
 def _unread(snapshot: Snapshot, id: StashId, actor: str, subscriber: str | None, limit: int) -> Page[ChannelMessage]:
     channel = _find(snapshot, id)
     subscriber = name_of(actor, subscriber, "subscriber")
-    cursor = channel.require_cursor(snapshot, subscriber)
+    cursor = channel.require_cursor(snapshot, subscriber, actor)
     lost = channel.first - 1 - cursor
     if lost > 0:
         last = channel.first - 1
         raise errors.MessagesLost(
             f"{subscriber} has lost {lost} messages of the channel {rows.require(snapshot, channel.stash).name!r},"
             f" {cursor + 1} to {last}",
-            hint=f'read the state anew, then acknowledge the loss to read on: channels.ack("{channel.stash}", {last})',
+            hint="read the state anew, then acknowledge the loss to read on:"
+            f' channels.ack("{channel.stash}", {last}{_for(subscriber, actor)})',
             lost=lost,
             cursor=cursor,
             first=channel.first,
