@@ -115,6 +115,39 @@ def test_s4_the_hint_of_a_loss_names_the_subscriber_where_it_is_not_the_actor(wo
         assert subscriber == "ann" or eval(f"dict({named[2:]})")["subscriber"] == subscriber
 
 
+def test_s4_a_subscriber_that_names_a_place_gets_it_and_is_told_what_is_gone_after_it(world: World) -> None:
+    ws = world.open("a")
+    news = channel(ws, *range(1, 10), value={"keep": 2})
+    assert ws.channels.subscribe(news, "bob", after=4) == Subscription(news, "bob", 4, 2, 3)
+    error = refused(ws, errors.MessagesLost, lambda: ws.channels.read(news, "bob"))
+    assert (error.lost, error.cursor, error.first) == (3, 4, 8)
+    assert error.message == "bob has lost 3 messages of the channel 'news', 5 to 7"
+    assert ws.channels.ack(news, 7, "bob") == 7
+    assert numbers(ws.channels.read(news, "bob")) == [8, 9]
+    for after, lost, first in ((0, 0, 8), (6, 1, 8), (7, 0, 8), (9, 0, 8)):
+        who = f"from-{after}"
+        assert ws.channels.subscribe(news, who, after=after).lost == lost
+        if lost:
+            error = refused(ws, errors.MessagesLost, partial(ws.channels.read, news, who))
+            assert error.message == f"{who} has lost 1 message of the channel 'news', 7"
+        else:
+            assert numbers(ws.channels.read(news, who)) == list(range(max(after + 1, first), 10))
+
+
+def test_s4_a_list_that_goes_on_after_a_message_says_what_is_gone_since(world: World) -> None:
+    ws = world.open("a")
+    news = channel(ws, *range(1, 5), value={"keep": 4})
+    page = ws.channels.list(news, limit=2)
+    assert (numbers(page), page.cursor) == ([1, 2], "2")
+    for number in range(5, 10):
+        ws.channels.publish(news, number)
+    error = refused(ws, errors.MessagesLost, lambda: ws.channels.list(news, after=2))
+    assert (error.lost, error.cursor, error.first) == (3, 2, 6)
+    assert error.message == "a list after 2 misses 3 messages of the channel 'news', 3 to 5"
+    assert error.hint.endswith(f': channels.list("{news}")')
+    assert numbers(ws.channels.list(news)) == numbers(ws.channels.list(news, after=5)) == [6, 7, 8, 9]
+
+
 @pytest.mark.kinds("drawn")
 def test_s4_what_a_channel_keeps_is_a_version_of_its_stash_and_applies_from_the_next_message_on(world: World) -> None:
     ws = world.open("a")

@@ -4,8 +4,8 @@ A channel is a stash of the type `channel`; its value has the settings. Messages
 gap, and are no versions of the stash; the newest `keep` of them are kept. The cursor of a subscriber is the number of
 the last message that it has acknowledged: reading moves nothing, so whoever dies before its `ack` reads the same again.
 
-Invariant: a channel holds exactly its messages `first` to `last`. A subscriber that has fallen behind `first` learns
-how many messages it lost (`MessagesLost`) until it moves its cursor; there is no silent gap.
+Invariant: a channel holds exactly its messages `first` to `last`. Whoever reads on from a place behind `first` learns
+how many messages it lost (`MessagesLost`), a subscriber until it moves its cursor; there is no silent gap.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.kernel.validate import check_limit, check_name, check_seconds
 from holdfast.kernel.values import decode, encode
 from holdfast.operation import Deadline, Domain, Listen, Look, M, Next, Steps, procedure, read, write
 from holdfast.route import example
-from holdfast.types import DerivedActor, Page, as_time
+from holdfast.types import DerivedActor, Page, as_time, counted
 from holdfast.types.stashes import ChannelMessage, Subscription
 
 MOST: Final = 1000  # messages, or subscribers, of a page
@@ -63,6 +63,10 @@ class _Channel(msgspec.Struct):
             "SELECT cursor FROM channel_cursors WHERE channel = ? AND subscriber = ?", (self.record, subscriber)
         )
         return None if row is None else int(row[0])
+
+    def lost_after(self, number: int) -> int:
+        """How many of the messages after a number are not kept any more."""
+        return max(self.first - 1 - number, 0)
 
     def require_cursor(self, snapshot: Snapshot, subscriber: str, actor: str) -> int:
         """The cursor of a subscriber. Raises NotFound."""
@@ -130,13 +134,13 @@ def publish(tx: Tx, id: StashId, value: Any) -> int:
 def subscribe(tx: Tx, id: StashId, subscriber: str | None = None, after: int | None = None) -> Subscription:
     """Subscribe to a channel: from now on, or from the message after a number; 0 is the oldest that is kept.
 
-    Whoever has subscribed before keeps its cursor.
+    Whoever has subscribed before keeps its cursor. Messages after the number that are not kept any more count as lost.
     """
     subscriber = holder_of(tx, subscriber, "subscriber")
     channel = _open(tx, id)
     cursor = channel.cursor_of(tx, subscriber)
     if cursor is None:
-        cursor = channel.last if after is None else max(_check_number(channel, after), channel.first - 1)
+        cursor = channel.last if after is None else _check_number(channel, after) or channel.first - 1
         tx.run(
             "INSERT INTO channel_cursors (channel, subscriber, cursor) VALUES (?, ?, ?)",
             (channel.record, subscriber, cursor),
@@ -156,7 +160,7 @@ def _check_number(channel: _Channel, number: int) -> int:
 
 
 def _subscription(channel: _Channel, subscriber: str, cursor: int) -> Subscription:
-    lost = max(channel.first - 1 - cursor, 0)
+    lost = channel.lost_after(cursor)
     return Subscription(channel.stash, subscriber, cursor, channel.last - cursor - lost, lost)
 
 
@@ -243,27 +247,40 @@ def _unread(snapshot: Snapshot, id: StashId, actor: str, subscriber: str | None,
     channel = _find(snapshot, id)
     subscriber = name_of(actor, subscriber, "subscriber")
     cursor = channel.require_cursor(snapshot, subscriber, actor)
-    lost = channel.first - 1 - cursor
-    if lost > 0:
-        last = channel.first - 1
-        raise errors.MessagesLost(
-            f"{subscriber} has lost {lost} messages of the channel {rows.require(snapshot, channel.stash).name!r},"
-            f" {cursor + 1} to {last}",
-            hint="read the state anew, then acknowledge the loss to read on:"
-            f' channels.ack("{channel.stash}", {last}{_for(subscriber, actor)})',
-            lost=lost,
-            cursor=cursor,
-            first=channel.first,
-        )
+    if channel.lost_after(cursor):
+        hint = "read the state anew, then acknowledge the loss to read on:"
+        call = f'channels.ack("{channel.stash}", {channel.first - 1}{_for(subscriber, actor)})'
+        raise _gap(snapshot, channel, cursor, f"{subscriber} has lost", f"{hint} {call}")
     return _messages(snapshot, channel, cursor, limit)
 
 
 def list_messages(snapshot: Snapshot, id: StashId, limit: int = 100, after: int = 0) -> Page[ChannelMessage]:
-    """List the messages that a channel has kept, oldest first, after a number; for those who have no cursor."""
+    """List the messages that a channel has kept, oldest first, for those who have no cursor.
+
+    `after` is the number of a message, or 0 for the oldest that is kept. Raises MessagesLost if messages after it are
+    not kept any more.
+    """
     check_limit(limit, MOST, "after")
     if type(after) is not int or not 0 <= after < 2**63:
         raise errors.InvalidFilter(f"after must be the number of a message, not {after!r}")
-    return _messages(snapshot, _find(snapshot, id), after, limit)
+    channel = _find(snapshot, id)
+    if after and channel.lost_after(after):
+        hint = f'read the state anew, then list what is kept: channels.list("{channel.stash}")'
+        raise _gap(snapshot, channel, after, f"a list after {after} misses", hint)
+    return _messages(snapshot, channel, after, limit)
+
+
+def _gap(snapshot: Snapshot, channel: _Channel, cursor: int, who: str, hint: str) -> errors.MessagesLost:
+    """The error of reading on from a place after which messages are not kept any more."""
+    lost, last = channel.lost_after(cursor), channel.first - 1
+    which = f"{cursor + 1} to {last}" if lost > 1 else str(last)
+    return errors.MessagesLost(
+        f"{who} {counted(lost, 'messages')} of the channel {rows.require(snapshot, channel.stash).name!r}, {which}",
+        hint=hint,
+        lost=lost,
+        cursor=cursor,
+        first=channel.first,
+    )
 
 
 def _messages(snapshot: Snapshot, channel: _Channel, after: int, limit: int) -> Page[ChannelMessage]:
