@@ -220,6 +220,22 @@ def test_s4_the_hint_of_a_channel_acts_for_the_subscriber_it_speaks_of(made: Cli
     follow(made("channel", "read", "news", "--actor", "ann"))
 
 
+def test_s4_a_channel_without_news_or_subscribers_says_so(made: Cli) -> None:
+    made("stash", "create", "news", "--type", "channel")
+
+    def told(*words: str) -> str:
+        answer = made("channel", *words)
+        assert (answer.code, answer.out) == (0, ""), answer.err
+        return answer.err.strip().removeprefix("holdfast: ")
+
+    assert told("subscribers", "news") == "nobody has subscribed"
+    made("channel", "subscribe", "news", "--actor", "ann")
+    assert told("subscribers", "news", "--after", "ann") == "nobody after ann has subscribed"
+    assert told("read", "news", "--actor", "ann") == "nothing new"
+    assert told("read", "news", "--actor", "ann", "--wait", "0.01s") == "nothing new"
+    assert told("read", "news", "--subscriber", "ann") == "nothing new"
+
+
 def test_s4_a_page_of_a_channel_proposes_only_what_the_command_takes(made: Cli) -> None:
     made("stash", "create", "news", "--type", "channel")
     made("channel", "subscribe", "news", "--actor", "ann")

@@ -397,6 +397,7 @@ class Channels(Domain[M]):
         http="GET /api/channels/{id}/subscribers",
         listing=True,
         cli="channel subscribers",
+        nothing=("nobody after {after} has subscribed", "nobody has subscribed"),
         help="List the subscribers of a channel, and how far they are behind.",
         examples=(example("holdfast channel subscribers news", _NEWS, _JOIN),),
     )
@@ -414,6 +415,7 @@ class Channels(Domain[M]):
         http="GET /api/channels/{id}/read",
         looking=True,
         cli="channel read",
+        nothing=("nothing new",),
         help="Show what you have not acknowledged yet; exit code 17 if some is lost.",
         examples=(
             example("holdfast channel read news", _NEWS, _JOIN, _SAY),
