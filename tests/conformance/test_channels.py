@@ -70,6 +70,27 @@ def test_s4_a_cursor_never_moves_back_and_subscribing_again_keeps_it(world: Worl
     assert ops(ws, news, "channel") == [*["publish"] * 5, "subscribe", "ack", "unsubscribe", "subscribe"]
 
 
+def test_s4_a_subscriber_reads_page_after_page_without_acknowledging(world: World) -> None:
+    ws = world.open("a")
+    news = channel(ws, *range(1, 6), value={"keep": 5})
+    ws.channels.subscribe(news, after=1)
+    page, read = ws.channels.read(news, limit=2), list[int]()
+    while page:
+        read += numbers(page)
+        page = ws.channels.read(news, limit=2, after=read[-1] if page.cursor is None else int(page.cursor))
+    assert (read, numbers(ws.channels.read(news))) == ([2, 3, 4, 5], [2, 3, 4, 5])
+    assert numbers(ws.channels.read(news, after=0)) == [2, 3, 4, 5], "never before its cursor"
+    waiter = Background(lambda: world.open("b").channels.read(news, "a", wait=600, after=5))
+    ws.channels.publish(news, 6)
+    assert numbers(waiter.result()) == [6]
+    refused(ws, errors.Invalid, lambda: ws.channels.read(news, after=7))
+    for number in range(7, 10):
+        ws.channels.publish(news, number)
+    error = refused(ws, errors.MessagesLost, lambda: ws.channels.read(news, after=3))
+    assert (error.lost, error.cursor, error.first) == (1, 3, 5)
+    assert numbers(ws.channels.read(news, after=4)) == [5, 6, 7, 8, 9]
+
+
 # --- what is kept ----------------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,8 @@ import holdfast
 from holdfast import errors
 from holdfast.faces.http.auth import MAX_BODY, Tokens
 from holdfast.faces.http.listener import Settings
-from holdfast.operation import REGISTRY
+from holdfast.operation import REGISTRY, find_operation
+from holdfast.schema import is_page
 from holdfast.wire import plan_of
 from tests.http.inside import serving
 from tests.http.running import PATIENCE, Running, code_of, command
@@ -268,6 +269,33 @@ def test_versions_keys_cursors_and_compression_travel_in_headers(server: Running
     assert whole.json() == server.call("GET", "/api/tasks", headers={"accept-encoding": "identity"}).json()
     assert server.call("HEAD", f"/api/tasks/{id}").content == b""
     assert server.call("DELETE", f"/api/tasks/{id}").status_code == 204
+
+
+def test_every_page_is_followed_by_the_argument_that_its_cursor_is_for(server: Running) -> None:
+    """Whatever sends X-Next-Cursor takes it back; a channel is read on without an acknowledgement."""
+    pages = [op for op in map(find_operation, REGISTRY) if op is not None and op.route.http and is_page(op.name)]
+    assert len(pages) > 20
+    assert [
+        op.name for op in pages if not {"cursor", "after", "before", "offset"} & op.accepted.parameters.keys()
+    ] == []
+    news = server.call("POST", "/api/stashes", json={"name": "news", "stash_type": "channel", "value": {"keep": 2}})
+    address = f"/api/channels/{news.json()['id']}"
+    assert server.call("POST", f"{address}/subscribe", json={"subscriber": "ann"}).status_code == 200
+    for value in range(2):
+        assert server.call("POST", f"{address}/publish", json={"value": value}).status_code == 201
+    page = server.call("GET", f"{address}/read?subscriber=ann&limit=1")
+    rest = server.call("GET", f"{address}/read?subscriber=ann&limit=1&after={page.headers['x-next-cursor']}")
+    assert ([each["value"] for each in (*page.json(), *rest.json())], "x-next-cursor" in rest.headers) == (
+        [0, 1],
+        False,
+    )
+    for value in range(2, 4):
+        server.call("POST", f"{address}/publish", json={"value": value})
+    assert code_of(server.call("GET", f"{address}/read?subscriber=ann")) == (410, "MESSAGES_LOST")
+    assert code_of(server.call("GET", f"{address}/messages?after=1")) == (410, "MESSAGES_LOST")
+    described = server.call("GET", "/openapi.json").json()["paths"]
+    for last in ("read", "messages"):
+        assert "410" in described[f"/api/channels/{{id}}/{last}"]["get"]["responses"]
 
 
 def test_the_description_has_every_operation_and_every_reference_leads_somewhere(server: Running) -> None:

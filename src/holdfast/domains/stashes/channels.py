@@ -213,15 +213,19 @@ def list_subscribers(snapshot: Snapshot, id: StashId, limit: int = 100, after: s
 
 
 def read_on(
-    id: StashId, subscriber: str | None = None, limit: int = 100, wait: float | None = None
+    id: StashId,
+    subscriber: str | None = None,
+    limit: int = 100,
+    wait: float | None = None,
+    after: int | None = None,
 ) -> Steps[Page[ChannelMessage]]:
     """Return the messages after the cursor of a subscriber, waiting for up to `wait` seconds for the first of them.
 
-    Reading moves no cursor: `ack` does. Raises NotFound if it never subscribed, and MessagesLost if messages after its
-    cursor are not kept any more.
+    Reading moves no cursor: `ack` does. `after` reads on after a message beyond the cursor, such as the last of a page.
+    Raises NotFound if it never subscribed, and MessagesLost if messages after its cursor are not kept any more.
     """
-    check_limit(limit, MOST, "")
-    look = Look(lambda snapshot, actor: _unread(snapshot, id, actor, subscriber, limit), whole=True, needed=True)
+    check_limit(limit, MOST, "after")
+    look = Look(lambda snapshot, actor: _unread(snapshot, id, actor, subscriber, limit, after), whole=True, needed=True)
     if wait is None:
         page: Page[ChannelMessage] = yield look
         return page
@@ -243,10 +247,14 @@ def read_on(
         watcher.close()
 
 
-def _unread(snapshot: Snapshot, id: StashId, actor: str, subscriber: str | None, limit: int) -> Page[ChannelMessage]:
+def _unread(
+    snapshot: Snapshot, id: StashId, actor: str, subscriber: str | None, limit: int, after: int | None
+) -> Page[ChannelMessage]:
     channel = _find(snapshot, id)
     subscriber = name_of(actor, subscriber, "subscriber")
     cursor = channel.require_cursor(snapshot, subscriber, actor)
+    if after is not None:
+        cursor = max(cursor, _check_number(channel, after))
     if channel.lost_after(cursor):
         hint = "read the state anew, then acknowledge the loss to read on:"
         call = f'channels.ack("{channel.stash}", {channel.first - 1}{_for(subscriber, actor)})'
@@ -423,4 +431,5 @@ class Channels(Domain[M]):
         ),
         names_actor="subscriber",
         private=True,
+        arguments={"after": "read on after the message with this number, without acknowledging it"},
     )  # last, because it hides the function that makes reads

@@ -308,7 +308,8 @@ def _statuses(routes: list[Route]) -> set[int]:
     for route in routes:
         names = plan_of(route.op.name).hints.keys()
         found |= {409} if route.op.writes or "token" in names else set()
-        found |= {410} if route.op.kind == "stream" or "Compacted" in (route.op.__doc__ or "") else set()
+        gone = any(error in (route.op.__doc__ or "") for error in ("Compacted", "MessagesLost"))
+        found |= {410} if route.op.kind == "stream" or gone else set()
         found |= {415} if route.method not in _QUERIED and _others(route) else set()
         found |= {429} if route.op.kind == "stream" else set()
         found |= {410, 501} if route.op.route.nests else set()  # those of what it runs; a file is not read inside
