@@ -298,6 +298,15 @@ def test_every_page_is_followed_by_the_argument_that_its_cursor_is_for(server: R
         assert "410" in described[f"/api/channels/{{id}}/{last}"]["get"]["responses"]
 
 
+def test_t19_the_etag_of_a_template_is_its_version(server: Running) -> None:
+    tree = {"tree": {"title": "One"}}
+    assert [server.call("PUT", "/api/templates/a", json=tree).headers["etag"] for _ in "ab"] == ['"1"', '"2"']
+    read = server.call("GET", "/api/templates/a")
+    assert (read.json()["version"], read.headers["etag"].startswith('"2-')) == (2, True)
+    same = server.call("GET", "/api/templates/a", headers={"if-none-match": read.headers["etag"]})
+    assert same.status_code == 304
+
+
 def test_the_description_has_every_operation_and_every_reference_leads_somewhere(server: Running) -> None:
     text = server.call("GET", "/openapi.json").text
     described = json.loads(text)
