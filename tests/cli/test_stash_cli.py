@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable
@@ -260,8 +261,17 @@ def test_times_of_a_stash_and_its_history_are_rfc_3339(made: Cli) -> None:
 def test_s4_queues_and_channels_are_named_in_errors_and_the_hint_can_be_typed(made: Cli) -> None:
     for name, kind in (("jobs", "queue"), ("news", "channel")):
         made("stash", "create", name, "--type", kind)
-    assert made("queue", "put", "jobs", '"x"', "--item-key", "k").out.strip() == "item 1 has the key k"
-    assert made("queue", "put", "jobs", '"x"', "--item-key", "k").out.strip() == "item 1 has the key k"
+    first, again = (made("queue", "put", "jobs", value, "--item-key", "k") for value in ('"x"', '"y"'))
+    assert (first.code, first.out.strip()) == (0, "put in item 1 with the key k")
+    assert (again.code, again.out.strip()) == (0, "item 1 already has the key k: nothing was added")
+    assert json.loads(made("queue", "put", "jobs", '"y"', "--item-key", "k", "--json").out) == {
+        "schema_version": 1,
+        "data": 1,
+        "existed": True,
+    }
+    assert "existed" not in json.loads(made("queue", "put", "jobs", '"y"', "--item-key", "k2", "--json").out)
+    assert made("queue", "put", "jobs", '"y"', "--item-key", "k", "-q").out.strip() == "1"
+    assert made("queue", "put", "jobs", '"z"').out.strip() == "put in item 3"
     assert "no item to put in" in made("queue", "put-all", "jobs", "[]").err
     for line, told in (
         ("queue retry jobs 5", "the queue 'jobs' has no dead letter 5"),

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,27 @@ def test_versions_keys_cursors_and_compression_travel_in_headers(server: Running
     assert whole.json() == server.call("GET", "/api/tasks", headers={"accept-encoding": "identity"}).json()
     assert server.call("HEAD", f"/api/tasks/{id}").content == b""
     assert server.call("DELETE", f"/api/tasks/{id}").status_code == 204
+
+
+def test_s4_an_item_that_was_there_already_is_200_and_not_201(server: Running) -> None:
+    jobs = server.call("POST", "/api/stashes", json={"name": "jobs", "stash_type": "queue"}).json()["id"]
+
+    def put(key: str, **headers: str) -> tuple[int, int]:
+        answer = server.call("POST", f"/api/queues/{jobs}/put", json={"value": 1, "key": key}, headers=headers)
+        return answer.status_code, answer.json()
+
+    assert [put("a"), put("a"), put("b"), put("b")] == [(201, 1), (200, 1), (201, 2), (200, 2)]
+    once = {"idempotency-key": "once", "x-agent-id": "ann"}
+    assert [put("c", **once), put("c", **once), put("c")] == [(201, 3), (201, 3), (200, 3)], "a key returns the first"
+    known = {"idempotency-key": "known", "x-agent-id": "ann"}
+    assert [put("c", **known), put("c", **known)] == [(200, 3), (200, 3)]
+    with ThreadPoolExecutor(8) as threads:
+        raced = [*threads.map(put, ["d"] * 8)]
+    assert sorted(raced) == [(200, 4)] * 7 + [(201, 4)]
+    op = {"op": "queues.put", "args": {"id": jobs, "value": 1, "key": "a"}}
+    assert server.call("POST", "/api/txn", json={"conditions": [], "then": [op]}).json()["results"] == [1]
+    described = server.call("GET", "/openapi.json").json()["paths"]["/api/queues/{id}/put"]["post"]["responses"]
+    assert {"200", "201"} <= described.keys()
 
 
 def test_every_page_is_followed_by_the_argument_that_its_cursor_is_for(server: Running) -> None:

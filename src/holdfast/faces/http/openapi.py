@@ -289,6 +289,8 @@ def _responses(routes: list[Route], shapes: Shapes) -> dict[str, Any]:
         status = "201" if route.op.route.creates else "200"
         answer = good.setdefault(status, {"description": "done", "content": {}})
         schema = shapes.returned(result_type(route.op.name))
+        if route.op.route.finds:
+            good["200"] = {"description": "it was there already", "content": {_JSON: {"schema": schema}}}
         if route.op.kind == "stream":
             answer["content"][_EVENTS] = {"schema": _event(schema)}
         else:
