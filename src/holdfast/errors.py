@@ -346,7 +346,7 @@ class Compacted(HoldfastError, code="COMPACTED", status=410, exit_code=17):
 
 
 class MessagesLost(Compacted, code="MESSAGES_LOST"):
-    """Messages after the subscriber's cursor are not kept any more; carries `lost`, `cursor` and `first`."""
+    """Messages after a cursor, or after a number, are not kept any more; carries `lost`, `cursor` and `first`."""
 
     default_hint = "read the state anew, then acknowledge the last lost message and read on"
 

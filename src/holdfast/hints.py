@@ -17,6 +17,8 @@ from holdfast.errors import NAME_YOURSELF, NAME_YOURSELF_REMOTELY, SEND_TOKEN, I
 from holdfast.types import CONDITION_HINT, OPERATION_HINT
 
 if TYPE_CHECKING:
+    import ast
+
     from holdfast.operation import Operation
 
 _CONDITIONS: Final = (
@@ -71,6 +73,7 @@ SHELL, HTTP, TOOLS = range(3)
 _UNTOUCHED: Final = re.compile(r"(\b[a-z]+(?:\.[A-Za-z_]+)+\([^()]*\))")
 _CALL: Final = re.compile(r"\b(?:ws\.)?([a-z]+\.[a-z_]+)\(([^()]*)\)")
 _NAMED: Final = re.compile(r"(?<![?&])\b([a-z][a-z_]*)=([A-Za-z0-9]+|\[\.\.\.\]|\[\"[^\]]*\"\])")
+_TEXT: Final = re.compile(r"""\b[a-z_]+=(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""")
 _LIST: Final = re.compile(r"\b([a-z][a-z_]*)=(\[[\"{][^\]]*\]|\{\"[^}]*\})")
 _CONSTANT: Final = re.compile(r"\b[a-z_]+=(?:True|False)\b")
 # The turn command for each call of `holdfast.turnfile`.
@@ -103,13 +106,15 @@ def for_shell(hint: str, at: Sequence[str] = ()) -> str:
         op = _operation(call[1])
         if op is None or op.command is None:
             return call[0]
-        return " ".join(["holdfast", op.command, *map(quote, _values(call[2])), *_named(call[2])]) + place
+        named = [f"{_name(name)} {quote(text)}" for name, text in _texts(call[2])]
+        named = [_NAMED.sub(_option, each) for each in _named(call[2])] + named
+        return " ".join(["holdfast", op.command, *map(quote, _values(call[2])), *named]) + place
 
     def json(argument: re.Match[str]) -> str:
         return argument[0] if argument[2].startswith('["') else f"{_name(argument[1])} {quote(_json(argument[2]))}"
 
     hint = turn_for_shell(_otherwise(hint, SHELL).replace("{at}", place), at)
-    return _between_calls(_CALL.sub(command, hint), lambda text: _NAMED.sub(_option, _LIST.sub(json, text)))
+    return _translated(hint, command, lambda text: _NAMED.sub(_option, _LIST.sub(json, text)))
 
 
 def turn_for_shell(text: str, at: Sequence[str] = ()) -> str:
@@ -122,13 +127,18 @@ def for_http(hint: str) -> str:
     """Addresses in place of calls."""
 
     def address(call: re.Match[str]) -> str:
-        op, values = _operation(call[1]), iter(_values(call[2]))
+        op, values = _operation(call[1]), _values(call[2])
         if op is None or op.route.http is None:
             return call[0]
-        where = re.sub(r"{[a-z_]+}", lambda part: next(values, part[0]), op.route.http)
-        return " with ".join([where, *(each.replace("=True", "=true") for each in _named(call[2]))])
+        parts = re.findall(r"{[a-z_]+}", op.route.http)
+        where = op.route.http
+        for part, value in zip(parts, values, strict=False):
+            where = where.replace(part, value, 1)
+        left = [*zip(op.accepted.parameters, values, strict=False)][len(parts) :] if "[" not in call[2] else []
+        fields = [f"{name}={value}" for name, value in left if value.isdecimal()] + _fields(call[2])
+        return f"{where} with {' and '.join(fields)}" if fields else where
 
-    return _between_calls(_CALL.sub(address, _otherwise(hint, HTTP)), _in_fields)
+    return _translated(_otherwise(hint, HTTP), address, _in_fields)
 
 
 def for_tools(hint: str, offered: Collection[str] = ()) -> str:
@@ -143,10 +153,10 @@ def for_tools(hint: str, offered: Collection[str] = ()) -> str:
         # No tool takes something from another agent, and the core profile has none for what an agent seldom needs.
         if not name or (name != derived and "force=True" in named):
             return f"`{for_shell(call[0])}` (in a shell)"
-        return " ".join([name, *_values(call[2]), *(each.replace("=True", "=true") for each in named)])
+        return " ".join([name, *_values(call[2]), *_fields(call[2])])
 
-    hint = _CALL.sub(tool, turn_for_tools(_otherwise(hint, TOOLS)))
-    return _between_calls(hint.replace("--reason '", "reason '"), _in_fields)
+    hint = turn_for_tools(_otherwise(hint, TOOLS))
+    return _translated(hint, tool, lambda text: _in_fields(text.replace("--reason '", "reason '")))
 
 
 def turn_for_tools(text: str) -> str:
@@ -159,6 +169,15 @@ def options_of(at: Sequence[str]) -> str:
     from shlex import quote
 
     return "".join(f" {quote(word)}" for word in at)
+
+
+def _translated(hint: str, call: Callable[[re.Match[str]], str], text: Callable[[str], str]) -> str:
+    """A hint with its calls and what is between them each put into other words, so that no name in a call is."""
+    parts, at = list[str](), 0
+    for each in _CALL.finditer(hint):
+        parts += [_between_calls(hint[at : each.start()], text), call(each)]
+        at = each.end()
+    return "".join([*parts, _between_calls(hint[at:], text)])
 
 
 def _between_calls(hint: str, put: Callable[[str], str]) -> str:
@@ -188,22 +207,59 @@ def _operation(name: str) -> Operation[..., object] | None:
     return find_operation(name)
 
 
-def _values(arguments: str) -> list[str]:
-    """The literal positional arguments of a call: ids and paths, but not a name such as `id`, which stands for one."""
+def _parsed(arguments: str) -> ast.Call | None:
+    """The arguments of a call; None if they are no Python."""
     import ast  # errors are rare
 
     try:
         call = ast.parse(f"f({arguments})", mode="eval").body
-        values = [ast.literal_eval(each) for each in getattr(call, "args", ()) if not isinstance(each, ast.Name)]
-    except (SyntaxError, ValueError):
+    except SyntaxError:
+        return None
+    return call if isinstance(call, ast.Call) else None
+
+
+def _values(arguments: str) -> list[str]:
+    """The literal positional arguments of a call: ids and paths, but not a name such as `id`, which stands for one."""
+    import ast
+
+    call = _parsed(arguments)
+    try:
+        values = [ast.literal_eval(each) for each in call.args if not isinstance(each, ast.Name)] if call else []
+    except ValueError:
         return []
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
     return [str(one) for one in flat if one is not ...]
 
 
+def _texts(arguments: str) -> list[tuple[str, str]]:
+    """The named arguments of a call that are texts, such as the name of a subscriber."""
+    import ast
+
+    call = _parsed(arguments)
+    named = [] if call is None else [(each.arg, each.value) for each in call.keywords]
+    return [
+        (name, value.value)
+        for name, value in named
+        if name is not None and isinstance(value, ast.Constant) and isinstance(value.value, str)
+    ]
+
+
 def _named(arguments: str) -> list[str]:
-    """The named arguments of a call, as they are written."""
-    return [each[0] for each in _NAMED.finditer(arguments)]
+    """The other named arguments of a call, as they are written."""
+    texts = _TEXT.sub("", arguments)
+    return [each[0] for each in _NAMED.finditer(texts)]
+
+
+def _fields(arguments: str) -> list[str]:
+    """The named arguments of a call, with values as JSON writes them."""
+    constants = [each.replace("=True", "=true") for each in _named(arguments)]
+    return constants + [f"{name}={_quoted(text)}" for name, text in _texts(arguments)]
+
+
+def _quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _field(argument: re.Match[str]) -> str:

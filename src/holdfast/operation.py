@@ -14,7 +14,7 @@ of steps, written once and driven by threads and event loops alike.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
@@ -370,7 +370,11 @@ class IsGuarded(msgspec.Struct, frozen=True):
     """Ask whether one transaction must decide the call: it is fenced, keyed, or a part of a transaction."""
 
 
-Step = Do | Look | Deadline | Listen | Next | ReadFile | IsGuarded
+class Existed(msgspec.Struct, frozen=True):
+    """Say that what the call would add was there already; a transaction has no face that hears it."""
+
+
+Step = Do | Look | Deadline | Listen | Next | ReadFile | IsGuarded | Existed
 Steps = Generator[Step, Any, R]
 # How each kind of step is done: by threads, on an event loop, inside a transaction, over HTTP.
 Handlers = Mapping[type, Callable[[Any], Any]]
@@ -397,6 +401,8 @@ async def drive_async(steps: Generator[Any, Any, R], handlers: Handlers) -> R:
 
     Once it is cancelled, what the steps still do to clean up runs to its end, also if it is cancelled again.
     """
+    from asyncio import CancelledError, ensure_future, shield  # programs without an event loop need it not
+
     ending = False
     try:
         step = next(steps)
@@ -404,27 +410,15 @@ async def drive_async(steps: Generator[Any, Any, R], handlers: Handlers) -> R:
             try:
                 answer = handlers[type(step)](step)
                 if hasattr(answer, "__await__"):
-                    answer = await (_shielded(answer) if ending else answer)
+                    answer = await (shield(ensure_future(answer)) if ending else answer)
             except BaseException as error:
-                ending = ending or _is_cancellation(error)
+                ending = ending or isinstance(error, CancelledError)
                 step = steps.throw(error)
             else:
                 step = steps.send(answer)
     except StopIteration as stop:
         result: R = stop.value
         return result
-
-
-def _shielded(answer: Awaitable[Any]) -> Awaitable[Any]:
-    from asyncio import ensure_future, shield
-
-    return shield(ensure_future(answer))
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    from asyncio import CancelledError
-
-    return isinstance(error, CancelledError)
 
 
 class Following(msgspec.Struct, Generic[E], frozen=True):

@@ -7,7 +7,9 @@ which everything that makes or carries them asks for.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -93,6 +95,7 @@ if TYPE_CHECKING:  # making it takes longer than all other classes here
         heavy: bool
         body: int
         creates: bool
+        finds: str
         answers: bool
         role: Role
         admin_only: Mapping[str, object]
@@ -119,7 +122,8 @@ class Route(msgspec.Struct, frozen=True):
 
     HTTP: `http` is its address, `also` are other ones, and `aliases` other words for its arguments. A stream may share
     the address of another operation: a client that accepts events gets the stream. `heavy`: it may take seconds, so a
-    server runs it in a thread. `body`: how many bytes a request may have. `creates`: the answer is 201. `answers`: a
+    server runs it in a thread. `body`: how many bytes a request may have. `creates`: the answer is 201. `finds`:
+    an argument with which it may find there already what it would add: then it is 200. `answers`: a
     DELETE returns what is left, and not 204.
 
     Rights: `role` is what a token needs (read, or agent for what writes, unless said); `admin_only` has values of
@@ -147,6 +151,7 @@ class Route(msgspec.Struct, frozen=True):
     heavy: bool = False
     body: int = 4 * 1024 * 1024
     creates: bool = False
+    finds: str = ""
     answers: bool = False
     role: Role | None = None
     admin_only: Mapping[str, object] = {}
@@ -192,3 +197,26 @@ class Observed:
 
 
 OBSERVED: Final = Observed()
+
+
+# --- who hears that nothing was added --------------------------------------------------------------------------------
+
+_EXISTED: Final = ContextVar[list[bool] | None]("holdfast-existed", default=None)
+
+
+@contextmanager
+def hearing_existed() -> Iterator[list[bool]]:
+    """A block of a face: the list is not empty once a call of it has found there already what it would add."""
+    heard = list[bool]()
+    before = _EXISTED.set(heard)
+    try:
+        yield heard
+    finally:
+        _EXISTED.reset(before)
+
+
+def say_existed() -> None:
+    """Say to the face that made this call, if one listens, that it has added nothing."""
+    heard = _EXISTED.get()
+    if heard is not None:
+        heard.append(True)

@@ -319,6 +319,7 @@ def test_p8_cycles_of_other_prefixes_come_in_by_a_mapping(made: Cli, project: Pa
     there = project / "theirs"
     there.mkdir()
     document = msgspec.to_builtins(cycle(plan=PLAN | {"output": {"steps": 1}}))
+    document["metadata"]["spec_name"] = "v1.2"
     text = json.dumps(document).replace("peer:spec:login", "acme.spec.v1.2")
     (there / "acme.spec.v1.2.cycle.1.json").write_text(text)
     (there / "peer.spec.door.cycle.2.json").write_text(json.dumps({"started_at": at(0)}))
@@ -328,9 +329,38 @@ def test_p8_cycles_of_other_prefixes_come_in_by_a_mapping(made: Cli, project: Pa
     assert sorted(taken.data["created"]["cycles"]) == ["peer:spec:door:cycle:2", "peer:spec:v1-2:cycle:1"]
     found = made("cycle", "document", "peer:spec:v1-2:cycle:1", "--json").data
     assert (found["cycle_id"], found["metadata"]["key_prefix"]) == ("peer:spec:v1-2:cycle:1", "peer:spec:v1-2")
+    assert found["metadata"]["spec_name"] == "v1-2"
     again = made("cycle", "import", "--dir", "theirs", "--prefix", "acme.spec.v1.2=peer:spec:v1-2", "--json")
     assert again.data["created"]["cycles"] == []
     refused = made("cycle", "import", "--dir", "theirs", "--prefix", "acme.spec.v1.2=else:v1.2")
     assert (refused.code, "cannot stand for the prefix" in refused.err) == (1, True)
     both = made("cycle", "import", "--dir", "theirs", "--prefix", "acme.spec.v1.2=peer:spec:door", "--skip-bad")
     assert both.code == 0, both.err
+    (there / "acme.spec.v1.3.cycle.1.json").write_text(
+        text.replace("v1.2", "v1.3").replace('"version": 2', '"version": 3')
+    )
+    named = made("cycle", "import", "--dir", "theirs", "--prefix", "acme.spec.v1.3=peer:spec:v1-3")
+    assert (named.code, "acme.spec.v1.3.cycle.1: error: unknown version 3" in named.err) == (1, True), named.err
+
+
+def test_p8_our_own_cycles_come_in_under_another_name_and_go_back_as_they_were(cli: Cli, project: Path) -> None:
+    """Whatever the key is mapped to, the names in the document follow: of specs, and of instructions."""
+
+    def document(place: str, key: str) -> Any:
+        return cli("--dir", place, "cycle", "document", key, "--json").data
+
+    for kind, name, other in (("spec", "login", "signin"), ("instruction", "release", "ship")):
+        start = ("--spec", name, "--instruction", "create-spec") if kind == "spec" else ("--instruction", name)
+        ours, theirs = f"peer:{kind}:{name}", f"peer:{kind}:{other}"
+        assert cli("--dir", "a", "cycle", "start", *start).code == 0
+        assert cli("--dir", "a", "cycle", "export", "--dir", f"out-{kind}").code == 0
+        there = cli("--dir", "b", "cycle", "import", "--dir", f"out-{kind}", "--prefix", f"{ours}={theirs}")
+        assert there.code == 0, there.err
+        metadata, field = document("b", theirs)["metadata"], "spec_name" if kind == "spec" else "instruction"
+        assert (metadata[field], metadata["key_prefix"]) == (other, theirs)
+        assert cli("--dir", "b", "cycle", "export", f"{theirs}:cycle:1", "--dir", f"back-{kind}").code == 0
+        back = cli("--dir", "c", "cycle", "import", "--dir", f"back-{kind}", "--prefix", f"{theirs}={ours}")
+        assert back.code == 0, back.err
+        assert document("c", ours) == document("a", ours)
+        again = cli("--dir", "a", "cycle", "import", "--dir", f"back-{kind}", "--prefix", f"{theirs}={ours}", "--json")
+        assert again.data["unchanged"]["cycles"] == [f"{ours}:cycle:1"], again.err

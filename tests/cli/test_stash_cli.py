@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -198,14 +200,53 @@ def test_s4_a_subscriber_who_lost_messages_is_told_the_call_with_its_channel(mad
     assert [each["value"] for each in made("channel", "read", "news", "--json", "--actor", "ann").data] == [3]
 
 
+@pytest.mark.parametrize("subscriber", ["bob", "bob (2) a=b", 'ann\'s "own"'])
+def test_s4_the_hint_of_a_channel_acts_for_the_subscriber_it_speaks_of(made: Cli, subscriber: str) -> None:
+    made("stash", "create", "news", "--type", "channel", "--value", '{"keep": 1}')
+    bob = ("--subscriber", subscriber, "--actor", "ann")
+
+    def follow(refused: Answer) -> None:
+        """Do what the hint says, as ann."""
+        [command] = re.findall(r"holdfast (channel (?:ack|subscribe) .*?)(?: does that)?\n", refused.err)
+        assert made(*shlex.split(command), "--actor", "ann").code == 0, refused.err
+
+    follow(made("channel", "read", "news", *bob))
+    assert [each["subscriber"] for each in made("channel", "subscribers", "news", "--json").data] == [subscriber]
+    made("channel", "subscribe", "news", "--actor", "ann")
+    for value in ("1", "2", "3"):
+        made("channel", "publish", "news", value)
+    follow(made("channel", "read", "news", *bob))
+    assert [each["value"] for each in made("channel", "read", "news", "--json", *bob).data] == [3]
+    assert made("channel", "read", "news", "--actor", "ann").code == 17, "the loss of ann is its own"
+    follow(made("channel", "read", "news", "--actor", "ann"))
+
+
+def test_s4_a_channel_without_news_or_subscribers_says_so(made: Cli) -> None:
+    made("stash", "create", "news", "--type", "channel")
+
+    def told(*words: str) -> str:
+        answer = made("channel", *words)
+        assert (answer.code, answer.out) == (0, ""), answer.err
+        return answer.err.strip().removeprefix("holdfast: ")
+
+    assert told("subscribers", "news") == "nobody has subscribed"
+    made("channel", "subscribe", "news", "--actor", "ann")
+    assert told("subscribers", "news", "--after", "ann") == "nobody after ann has subscribed"
+    assert told("read", "news", "--actor", "ann") == "nothing new"
+    assert told("read", "news", "--actor", "ann", "--wait", "0.01s") == "nothing new"
+    assert told("read", "news", "--subscriber", "ann") == "nothing new"
+
+
 def test_s4_a_page_of_a_channel_proposes_only_what_the_command_takes(made: Cli) -> None:
     made("stash", "create", "news", "--type", "channel")
     made("channel", "subscribe", "news", "--actor", "ann")
     for value in ("1", "2"):
         made("channel", "publish", "news", value)
     told = made("channel", "read", "news", "--limit", "1", "--actor", "ann").out
-    assert "--cursor" not in told
-    assert "there are more after these" in told
+    [more] = re.findall(r"more: (.*)", told)
+    assert [
+        each["value"] for each in made("channel", "read", "news", *more.split(), "--actor", "ann", "--json").data
+    ] == [2]
 
 
 def test_times_of_a_stash_and_its_history_are_rfc_3339(made: Cli) -> None:
@@ -220,8 +261,17 @@ def test_times_of_a_stash_and_its_history_are_rfc_3339(made: Cli) -> None:
 def test_s4_queues_and_channels_are_named_in_errors_and_the_hint_can_be_typed(made: Cli) -> None:
     for name, kind in (("jobs", "queue"), ("news", "channel")):
         made("stash", "create", name, "--type", kind)
-    assert made("queue", "put", "jobs", '"x"', "--item-key", "k").out.strip() == "item 1 has the key k"
-    assert made("queue", "put", "jobs", '"x"', "--item-key", "k").out.strip() == "item 1 has the key k"
+    first, again = (made("queue", "put", "jobs", value, "--item-key", "k") for value in ('"x"', '"y"'))
+    assert (first.code, first.out.strip()) == (0, "put in item 1 with the key k")
+    assert (again.code, again.out.strip()) == (0, "item 1 already has the key k: nothing was added")
+    assert json.loads(made("queue", "put", "jobs", '"y"', "--item-key", "k", "--json").out) == {
+        "schema_version": 1,
+        "data": 1,
+        "existed": True,
+    }
+    assert "existed" not in json.loads(made("queue", "put", "jobs", '"y"', "--item-key", "k2", "--json").out)
+    assert made("queue", "put", "jobs", '"y"', "--item-key", "k", "-q").out.strip() == "1"
+    assert made("queue", "put", "jobs", '"z"').out.strip() == "put in item 3"
     assert "no item to put in" in made("queue", "put-all", "jobs", "[]").err
     for line, told in (
         ("queue retry jobs 5", "the queue 'jobs' has no dead letter 5"),

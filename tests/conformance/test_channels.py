@@ -70,6 +70,27 @@ def test_s4_a_cursor_never_moves_back_and_subscribing_again_keeps_it(world: Worl
     assert ops(ws, news, "channel") == [*["publish"] * 5, "subscribe", "ack", "unsubscribe", "subscribe"]
 
 
+def test_s4_a_subscriber_reads_page_after_page_without_acknowledging(world: World) -> None:
+    ws = world.open("a")
+    news = channel(ws, *range(1, 6), value={"keep": 5})
+    ws.channels.subscribe(news, after=1)
+    page, read = ws.channels.read(news, limit=2), list[int]()
+    while page:
+        read += numbers(page)
+        page = ws.channels.read(news, limit=2, after=read[-1] if page.cursor is None else int(page.cursor))
+    assert (read, numbers(ws.channels.read(news))) == ([2, 3, 4, 5], [2, 3, 4, 5])
+    assert numbers(ws.channels.read(news, after=0)) == [2, 3, 4, 5], "never before its cursor"
+    waiter = Background(lambda: world.open("b").channels.read(news, "a", wait=600, after=5))
+    ws.channels.publish(news, 6)
+    assert numbers(waiter.result()) == [6]
+    refused(ws, errors.Invalid, lambda: ws.channels.read(news, after=7))
+    for number in range(7, 10):
+        ws.channels.publish(news, number)
+    error = refused(ws, errors.MessagesLost, lambda: ws.channels.read(news, after=3))
+    assert (error.lost, error.cursor, error.first) == (1, 3, 5)
+    assert numbers(ws.channels.read(news, after=4)) == [5, 6, 7, 8, 9]
+
+
 # --- what is kept ----------------------------------------------------------------------------------------------------
 
 
@@ -96,6 +117,56 @@ def test_s4_a_subscriber_that_fell_behind_what_is_kept_is_told_how_much_it_lost(
     ws.channels.ack(news, 2, "quick")
     assert refused(ws, errors.MessagesLost, lambda: ws.channels.read(news, "quick")).lost == 1
     assert ws.channels.subscribe(news, "late", after=0).cursor == 3
+
+
+def test_s4_the_hint_of_a_loss_names_the_subscriber_where_it_is_not_the_actor(world: World) -> None:
+    """Followed as it stands, it does not accept the loss of somebody else."""
+    ws = world.open("ann")
+    news = channel(ws, value={"keep": 1})
+    for subscriber, named in (("ann", ""), ('bob (2) "b"', r', subscriber="bob \x282\x29 \"b\""')):
+        error = refused(ws, errors.NotFound, partial(ws.channels.read, news, subscriber))
+        assert error.hint == f'channels.subscribe("{news}"{named}) does that'
+        assert refused(ws, errors.NotFound, partial(ws.channels.ack, news, 0, subscriber)).hint == error.hint
+        ws.channels.subscribe(news, subscriber)
+    for number in (1, 2):
+        ws.channels.publish(news, number)
+    for subscriber, named in (("ann", ""), ('bob (2) "b"', r', subscriber="bob \x282\x29 \"b\""')):
+        error = refused(ws, errors.MessagesLost, partial(ws.channels.read, news, subscriber))
+        assert error.hint.endswith(f': channels.ack("{news}", 1{named})')
+        assert subscriber == "ann" or eval(f"dict({named[2:]})")["subscriber"] == subscriber
+
+
+def test_s4_a_subscriber_that_names_a_place_gets_it_and_is_told_what_is_gone_after_it(world: World) -> None:
+    ws = world.open("a")
+    news = channel(ws, *range(1, 10), value={"keep": 2})
+    assert ws.channels.subscribe(news, "bob", after=4) == Subscription(news, "bob", 4, 2, 3)
+    error = refused(ws, errors.MessagesLost, lambda: ws.channels.read(news, "bob"))
+    assert (error.lost, error.cursor, error.first) == (3, 4, 8)
+    assert error.message == "bob has lost 3 messages of the channel 'news', 5 to 7"
+    assert ws.channels.ack(news, 7, "bob") == 7
+    assert numbers(ws.channels.read(news, "bob")) == [8, 9]
+    for after, lost, first in ((0, 0, 8), (6, 1, 8), (7, 0, 8), (9, 0, 8)):
+        who = f"from-{after}"
+        assert ws.channels.subscribe(news, who, after=after).lost == lost
+        if lost:
+            error = refused(ws, errors.MessagesLost, partial(ws.channels.read, news, who))
+            assert error.message == f"{who} has lost 1 message of the channel 'news', 7"
+        else:
+            assert numbers(ws.channels.read(news, who)) == list(range(max(after + 1, first), 10))
+
+
+def test_s4_a_list_that_goes_on_after_a_message_says_what_is_gone_since(world: World) -> None:
+    ws = world.open("a")
+    news = channel(ws, *range(1, 5), value={"keep": 4})
+    page = ws.channels.list(news, limit=2)
+    assert (numbers(page), page.cursor) == ([1, 2], "2")
+    for number in range(5, 10):
+        ws.channels.publish(news, number)
+    error = refused(ws, errors.MessagesLost, lambda: ws.channels.list(news, after=2))
+    assert (error.lost, error.cursor, error.first) == (3, 2, 6)
+    assert error.message == "a list after 2 misses 3 messages of the channel 'news', 3 to 5"
+    assert error.hint.endswith(f': channels.list("{news}")')
+    assert numbers(ws.channels.list(news)) == numbers(ws.channels.list(news, after=5)) == [6, 7, 8, 9]
 
 
 @pytest.mark.kinds("drawn")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast import NotExists, Op, Workspace, errors
+from holdfast.route import hearing_existed
 from holdfast.testing.crowd import together
 from holdfast.types.stashes import QueueItem, QueueSize
 from tests.conformance.test_stashes import entries, refused
@@ -85,6 +86,26 @@ def test_s4_a_key_is_put_once_while_its_item_is_in_the_queue(world: World) -> No
     ws.queues.ack(jobs, item.token)  # type: ignore[arg-type]
     assert ws.queues.put(jobs, "new", key="k") == 3
     assert values(ws.queues.list(jobs)) == ["new"]
+
+
+@pytest.mark.capability("transitions")  # a caller in another process hears it there
+def test_s4_whoever_puts_an_item_that_is_there_already_hears_of_it(world: World) -> None:
+    """The faces hear of it, also under an idempotency key; the call itself returns the number, as ever."""
+    ws = world.open()
+    jobs = queue(ws)
+
+    def put(ws: Workspace, key: str | None) -> tuple[int, bool]:
+        with hearing_existed() as existed:
+            number = ws.queues.put(jobs, "x", key=key)
+        return number, bool(existed)
+
+    assert [put(ws, key) for key in (None, "k", "k", None)] == [(1, False), (2, False), (2, True), (3, False)]
+    once, known = ws.using(key="once"), ws.using(key="known")
+    assert [put(once, "l"), put(once, "l"), put(ws, "l")] == [(4, False), (4, False), (4, True)]
+    assert [put(known, "l"), put(known, "l")] == [(4, True), (4, True)]
+    with hearing_existed() as existed:
+        done = ws.txn([], [Op("queues.put", {"id": jobs, "value": 1, "key": "k"})])
+    assert (done.results, existed) == ([2], [])
 
 
 # --- leases ----------------------------------------------------------------------------------------------------------

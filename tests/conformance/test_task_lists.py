@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors
+from holdfast import Op, VersionEquals, errors
 from holdfast.types.tasks import BulkItem, Retired, Task, TaskTemplate, TemplateNode
 from tests.conformance.test_tasks import Call, refuse, state
 from tests.worlds.kinds import World
@@ -630,7 +630,7 @@ def test_t19_a_template_becomes_a_tree_of_tasks_in_one_transaction(world: World)
 def test_t19_templates_are_kept_replaced_listed_and_forgotten(world: World) -> None:
     ws: Any = world.open()
     kept = ws.tasks.set_template("b", TemplateNode("One", key="k"), {"x": None})
-    assert kept == ws.tasks.get_template("b") == TaskTemplate("b", TemplateNode("One", key="k"), {"x": None})
+    assert kept == ws.tasks.get_template("b") == TaskTemplate("b", TemplateNode("One", key="k"), {"x": None}, 1)
     for name in ("c", "a", "ä"):
         ws.tasks.set_template(name, {"title": "One"})
     assert ws.tasks.templates() == ["a", "b", "c", "ä"]
@@ -642,6 +642,21 @@ def test_t19_templates_are_kept_replaced_listed_and_forgotten(world: World) -> N
     assert (ws.tasks.templates(), ws.tasks.get(made.id).title) == (["b", "c", "ä"], "One")
     ops = [(event.op, event.version) for event in ws.events.list(kinds=["template"], id="a")]
     assert ops == [("set", 1), ("set", 2), ("delete", 3)]
+
+
+def test_t19_a_template_shows_the_version_that_a_condition_compares(world: World) -> None:
+    ws: Any = world.open()
+    versions = [ws.tasks.set_template("a", {"title": title}).version for title in ("One", "Two")]
+    assert (versions, ws.tasks.get_template("a").version) == ([1, 2], 2)
+    replace = Op("tasks.set_template", {"name": "a", "tree": {"title": "Three"}})
+    done = ws.txn([VersionEquals("template", "a", 2)], [replace])
+    assert (done.succeeded, done.results[0].version, ws.tasks.get_template("a").version) == (True, 3, 3)
+    assert not ws.txn([VersionEquals("template", "a", 2)], [replace]).succeeded
+    ws.tasks.delete_template("a")
+    assert ws.tasks.set_template("a", {"title": "Anew"}).version == 5
+    keyed = ws.using(key="once").tasks
+    assert keyed.set_template("b", {"title": "b"}) == keyed.set_template("b", {"title": "b"})
+    assert ws.tasks.get_template("b").version == 1
 
 
 def test_t19_an_unknown_template_is_not_found_and_nothing_changes(world: World) -> None:

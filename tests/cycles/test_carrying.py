@@ -142,6 +142,60 @@ def test_p9_what_was_sent_is_brought_into_another_workspace_as_it_was(ws: Worksp
     assert ws.cycles.get(KEY).phases.execute.status == "in_progress"
 
 
+def test_p8_the_names_in_a_document_follow_the_prefix_and_nothing_of_it_is_lost(ws: Workspace, shelf: Shelf) -> None:
+    planned(ws)
+    send(ws, shelf)
+    for prefix, name, kept in (
+        ("acme.spec.search", "search", False),
+        ("acme.spec.v1.2", "v1.2", False),
+        ("acme.spec.search", "The Search", True),
+    ):
+        document, there = shelf.document(), Shelf()
+        document["metadata"]["spec_name"] = name
+        document["phases"]["plan"]["output"] = {"spec_name": name, "metadata": {"spec_name": name}}
+        document["cycle_id"], document["metadata"]["key_prefix"] = f"{prefix}.cycle.1", prefix
+        there.put(f"{prefix}.cycle.1", b"\xef\xbb\xbf" + json.dumps(document).encode())
+        there.put(
+            f"{prefix}.cycle.2.metadata", json.dumps({"spec_name": name, "created_at": "2026-03-01T12:00:00Z"}).encode()
+        )
+        there.put(f"{prefix}.cycle.2.plan", json.dumps({"spec_name": name}).encode())
+        with holdfast.open(":memory:", actor="executor") as other:
+            report = bring(other, there, prefixes={prefix: "peer:spec:find"})
+            assert (f"{prefix}.cycle.1", "it begins with a byte order mark, which is left out") in [
+                (each.id, each.message) for each in report.warnings
+            ]
+            found = other.cycles.export("peer:spec:find:cycle:1")
+            assert found["metadata"]["spec_name"] == "find"
+            assert found["phases"]["plan"]["output"] == {"spec_name": name, "metadata": {"spec_name": name}}
+            assert (name in json.dumps(found["context"])) == kept
+            parts = other.cycles.export("peer:spec:find:cycle:2")
+            assert (parts["metadata"]["spec_name"], parts["phases"]["plan"]["output"]) == ("find", {"spec_name": name})
+
+
+def test_p8_a_problem_of_an_entry_under_another_prefix_names_it_as_it_is_there(ws: Workspace, shelf: Shelf) -> None:
+    planned(ws)
+    send(ws, shelf)
+    sound = shelf.entries[DOTTED].value
+    document = json.loads(sound)
+    document["metadata"]["spec_name"] = "another"  # which contradicts its key there
+    shelf.entries[DOTTED] = Entry(json.dumps(document).encode(), 1)
+    prefixes = {"peer:spec:search": "peer:spec:find"}
+    with holdfast.open(":memory:", actor="executor") as other:
+        with pytest.raises(errors.Invalid, match=f"{DOTTED}: error: .*spec_name must be find") as refused:
+            bring(other, shelf, prefixes=prefixes)
+        assert [each.id for each in refused.value.details["problems"]] == [DOTTED]
+        assert [each.id for each in bring(other, shelf, skip_bad=True, prefixes=prefixes).skipped] == [DOTTED]
+        shelf.entries[DOTTED] = Entry(b'{"cycle_id": 1, "cycle_id": 2}', 1)
+        with pytest.raises(errors.Invalid, match=f"{DOTTED}: error: it has a duplicate key"):
+            bring(other, shelf, prefixes=prefixes)
+        shelf.older[DOTTED] = [Entry(sound, 0)]
+        report = bring(other, shelf, prefixes=prefixes)
+        assert report.created["cycles"] == ["peer:spec:find:cycle:1"]
+        assert [(each.id, each.message.split(":")[0]) for each in report.warnings] == [
+            (DOTTED, "revision 1 cannot be read, so revision 0 counts")
+        ]
+
+
 def test_p9_a_dry_run_tells_and_writes_nothing(ws: Workspace, shelf: Shelf) -> None:
     planned(ws)
     told = send(ws, shelf, dry_run=True)

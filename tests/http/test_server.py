@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ import holdfast
 from holdfast import errors
 from holdfast.faces.http.auth import MAX_BODY, Tokens
 from holdfast.faces.http.listener import Settings
-from holdfast.operation import REGISTRY
+from holdfast.operation import REGISTRY, find_operation
+from holdfast.schema import is_page
 from holdfast.wire import plan_of
 from tests.http.inside import serving
 from tests.http.running import PATIENCE, Running, code_of, command
@@ -268,6 +270,63 @@ def test_versions_keys_cursors_and_compression_travel_in_headers(server: Running
     assert whole.json() == server.call("GET", "/api/tasks", headers={"accept-encoding": "identity"}).json()
     assert server.call("HEAD", f"/api/tasks/{id}").content == b""
     assert server.call("DELETE", f"/api/tasks/{id}").status_code == 204
+
+
+def test_s4_an_item_that_was_there_already_is_200_and_not_201(server: Running) -> None:
+    jobs = server.call("POST", "/api/stashes", json={"name": "jobs", "stash_type": "queue"}).json()["id"]
+
+    def put(key: str, **headers: str) -> tuple[int, int]:
+        answer = server.call("POST", f"/api/queues/{jobs}/put", json={"value": 1, "key": key}, headers=headers)
+        return answer.status_code, answer.json()
+
+    assert [put("a"), put("a"), put("b"), put("b")] == [(201, 1), (200, 1), (201, 2), (200, 2)]
+    once = {"idempotency-key": "once", "x-agent-id": "ann"}
+    assert [put("c", **once), put("c", **once), put("c")] == [(201, 3), (201, 3), (200, 3)], "a key returns the first"
+    known = {"idempotency-key": "known", "x-agent-id": "ann"}
+    assert [put("c", **known), put("c", **known)] == [(200, 3), (200, 3)]
+    with ThreadPoolExecutor(8) as threads:
+        raced = [*threads.map(put, ["d"] * 8)]
+    assert sorted(raced) == [(200, 4)] * 7 + [(201, 4)]
+    op = {"op": "queues.put", "args": {"id": jobs, "value": 1, "key": "a"}}
+    assert server.call("POST", "/api/txn", json={"conditions": [], "then": [op]}).json()["results"] == [1]
+    described = server.call("GET", "/openapi.json").json()["paths"]["/api/queues/{id}/put"]["post"]["responses"]
+    assert {"200", "201"} <= described.keys()
+
+
+def test_every_page_is_followed_by_the_argument_that_its_cursor_is_for(server: Running) -> None:
+    """Whatever sends X-Next-Cursor takes it back; a channel is read on without an acknowledgement."""
+    pages = [op for op in map(find_operation, REGISTRY) if op is not None and op.route.http and is_page(op.name)]
+    assert len(pages) > 20
+    assert [
+        op.name for op in pages if not {"cursor", "after", "before", "offset"} & op.accepted.parameters.keys()
+    ] == []
+    news = server.call("POST", "/api/stashes", json={"name": "news", "stash_type": "channel", "value": {"keep": 2}})
+    address = f"/api/channels/{news.json()['id']}"
+    assert server.call("POST", f"{address}/subscribe", json={"subscriber": "ann"}).status_code == 200
+    for value in range(2):
+        assert server.call("POST", f"{address}/publish", json={"value": value}).status_code == 201
+    page = server.call("GET", f"{address}/read?subscriber=ann&limit=1")
+    rest = server.call("GET", f"{address}/read?subscriber=ann&limit=1&after={page.headers['x-next-cursor']}")
+    assert ([each["value"] for each in (*page.json(), *rest.json())], "x-next-cursor" in rest.headers) == (
+        [0, 1],
+        False,
+    )
+    for value in range(2, 4):
+        server.call("POST", f"{address}/publish", json={"value": value})
+    assert code_of(server.call("GET", f"{address}/read?subscriber=ann")) == (410, "MESSAGES_LOST")
+    assert code_of(server.call("GET", f"{address}/messages?after=1")) == (410, "MESSAGES_LOST")
+    described = server.call("GET", "/openapi.json").json()["paths"]
+    for last in ("read", "messages"):
+        assert "410" in described[f"/api/channels/{{id}}/{last}"]["get"]["responses"]
+
+
+def test_t19_the_etag_of_a_template_is_its_version(server: Running) -> None:
+    tree = {"tree": {"title": "One"}}
+    assert [server.call("PUT", "/api/templates/a", json=tree).headers["etag"] for _ in "ab"] == ['"1"', '"2"']
+    read = server.call("GET", "/api/templates/a")
+    assert (read.json()["version"], read.headers["etag"].startswith('"2-')) == (2, True)
+    same = server.call("GET", "/api/templates/a", headers={"if-none-match": read.headers["etag"]})
+    assert same.status_code == 304
 
 
 def test_the_description_has_every_operation_and_every_reference_leads_somewhere(server: Running) -> None:

@@ -141,9 +141,10 @@ def test_three_backups_of_a_stop_are_kept_and_one_that_takes_too_long_is_given_u
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     target = tmp_path / "backups"
-    for _ in range(5):
+    for number in range(5):
         with serving(tmp_path / "store", stop_folder=lambda folder: target):
             pass
+        change(tmp_path / "store", number)
     kept = sorted(target.glob("*.stop.backup"))
     assert len(kept) == 3
     monkeypatch.setattr(operations, "STOP_COPY", -1.0)
@@ -152,6 +153,49 @@ def test_three_backups_of_a_stop_are_kept_and_one_that_takes_too_long_is_given_u
     assert sorted(target.glob("*.stop.backup")) == kept
     assert [*target.glob("*.partial")] == []
     assert "it was not done after" in caplog.text
+
+
+def change(store: Path, value: int) -> None:
+    """Write into a store that no server serves."""
+    with holdfast.open(store, actor="ann") as ws:
+        ws.cells.set("run", "cell", value)
+
+
+@pytest.mark.parametrize("chosen", [False, True], ids=["beside the rolling ones", "--backup-dir"])
+def test_a_stop_after_which_a_backup_would_say_the_same_makes_none(tmp_path: Path, chosen: bool) -> None:
+    """Idle restarts push out no older backup; what changed, a claim that was renewed too, makes another."""
+    store, target = tmp_path / "store", tmp_path / "backups"
+    wanted: dict[str, Any] = {"backup_folder": target} if chosen else {"stop_folder": lambda folder: target}
+
+    def stop() -> int:
+        with serving(store, **wanted):
+            pass
+        return len([*target.glob("*.backup")])
+
+    change(store, 1)
+    assert [stop(), stop(), stop()] == [1, 1, 1]
+    with holdfast.open(store, actor="ann") as ws:
+        ws.tasks.claim(ws.tasks.create("task").id)
+    assert [stop(), stop()] == [2, 2]
+    with holdfast.open(store, actor="ann") as ws:
+        ws.tasks.heartbeat(ws.tasks.list()[0].id)
+    assert [stop(), stop()] == [3, 3]
+    newest = max(target.glob("*.backup"))
+    newest.write_bytes(newest.read_bytes()[:-1] + b"x")
+    (count,) = {stop(), stop()}
+    assert count == (4 if chosen else 3), "one that is damaged is none"
+    assert max(target.glob("*.backup")) != newest
+
+
+def test_a_stop_that_cannot_write_its_backup_says_why_and_names_no_option_that_was_not_given(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "backups").touch()
+    with serving(tmp_path / "store", stop_folder=lambda folder: tmp_path / "backups"):
+        pass
+    (told,) = [record.getMessage() for record in caplog.records if "at the stop" in record.getMessage()]
+    assert told.startswith("the backup at the stop failed: ")
+    assert (str(tmp_path / "backups") in told, "--backup-dir" in told) == (True, False)
 
 
 def test_a_stop_without_time_for_all_backups_says_once_how_many_are_missing(

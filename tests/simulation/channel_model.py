@@ -46,7 +46,7 @@ class ChannelModel(QueueModel):
         if subscriber not in channel.cursors:
             if after is not None and not 0 <= after <= channel.last:
                 raise errors.Invalid()
-            channel.cursors[subscriber] = channel.last if after is None else max(after, channel.first - 1)
+            channel.cursors[subscriber] = channel.last if after is None else after or channel.first - 1
             self.state.channels[own] = channel
             self._moved(own, "subscribe", subscriber, None, channel.cursors[subscriber])
         return self._subscription(own, channel, subscriber)
@@ -82,6 +82,8 @@ class ChannelModel(QueueModel):
 
     def channels_list(self, id: StashId, after: int = 0) -> Page[ChannelMessage]:
         _, channel = self._channel(id)
+        if 0 < after < channel.first - 1:
+            raise errors.MessagesLost()
         return Page(message for message in channel.messages if message.number > after)
 
     def channels_subscribers(self, id: StashId) -> Page[Subscription]:

@@ -23,8 +23,8 @@ BUGS = [
     Bug(
         "a corrupt entry of a bucket is not recovered from its earlier revisions",
         "interchange/peer/view.py",
-        "        if older.value and not found.problems:\n            return older\n",
-        "        if older.value and not found.problems:\n            return None\n",
+        "        if older.value and not read({ours: _text(entry.value)}).problems:\n            return entry\n",
+        "        if older.value and not read({ours: _text(entry.value)}).problems:\n            return None\n",
         BUCKET,
     ),
     Bug(

@@ -144,9 +144,18 @@ BUGS = [
     Bug(
         "a subscriber that fell behind skips in silence what is not kept",
         "domains/stashes/channels.py",
-        """    if lost > 0:
+        """    if channel.lost_after(cursor):
 """,
-        """    if lost > 0 and limit < 0:
+        """    if channel.lost_after(cursor) and limit < 0:
+""",
+        CHANNELS,
+    ),
+    Bug(
+        "a subscriber that names a place gets a later one in silence",
+        "domains/stashes/channels.py",
+        """_check_number(channel, after) or channel.first - 1
+""",
+        """max(_check_number(channel, after), channel.first - 1)
 """,
         CHANNELS,
     ),

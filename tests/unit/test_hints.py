@@ -51,6 +51,12 @@ TURN_CALL = re.compile(r"\bturnfile\.([A-Za-z_.]+)\(")
             "POST /api/tasks/hf-1/release with force=true takes it away",
             "`holdfast release hf-1 --force` (in a shell) takes it away",
         ),
+        (
+            'go on: channels.ack("0f", 3, subscriber="bob \\x28a=True\\x29")',
+            "go on: holdfast channel ack 0f 3 --subscriber 'bob (a=True)'",
+            'go on: POST /api/channels/0f/ack with number=3 and subscriber="bob (a=True)"',
+            "go on: `holdfast channel ack 0f 3 --subscriber 'bob (a=True)'` (in a shell)",
+        ),
         ("pass skip_bad=True", "pass --skip-bad", "pass skip_bad=true", "pass skip_bad=true"),
         (
             'such as tags=["backend"]',
@@ -139,6 +145,9 @@ def test_who_asks_for_too_many_hears_of_an_argument_that_the_operation_has(name:
 def test_a_client_with_a_tool_for_each_operation_is_told_of_those() -> None:
     hint = 'tasks.cancel("hf-1") closes it'
     assert for_tools(hint, {"tasks_cancel"}) == "tasks_cancel hf-1 closes it"
+    every = {"tasks_release", "channels_ack"}
+    told = for_tools('channels.ack("0f", 3, subscriber="bob")', every)
+    assert told == 'channels_ack 0f 3 subscriber="bob"'
     assert for_tools('tasks.release("hf-1", force=True)', {"tasks_release"}) == "tasks_release hf-1 force=true"
 
 

@@ -12,8 +12,9 @@ from holdfast.arguments import VOCABULARY
 from holdfast.domains.cells import Cells
 from holdfast.faces.cli.command import all_commands
 from holdfast.faces.mcp.profiles import CORE
-from holdfast.operation import REGISTRY
+from holdfast.operation import REGISTRY, operation
 from holdfast.schema import is_page, request_type, result_type, schemas
+from holdfast.workspace.context import digest_of
 
 TRAVELLING = sorted(name for name, op in REGISTRY.items() if not op.route.local and op.kind != "stream")
 # Signatures that others rely on (requirements/interfaces.md).
@@ -256,3 +257,9 @@ def test_c2_what_an_operation_returns_is_a_page_or_has_a_bound(name: str) -> Non
         if any(_holds_many(part) for field in get_type_hints(each).values() for part in (field, *get_args(field)))
     }
     assert large <= {*BOUNDS}, f"what bounds {', '.join(large - {*BOUNDS})}?"
+
+
+def test_a_key_that_was_used_before_an_operation_became_several_steps_is_still_that_of_the_same_call() -> None:
+    """Keys live for a day, also over an upgrade: `queues.put` was one transaction in 0.2.0."""
+    digest = digest_of(operation("queues.put"), ("q", 1), {"key": "k"})
+    assert digest.hex() == "554d327ce4205cb9bd0cd2d5d5636ba38885e91b"

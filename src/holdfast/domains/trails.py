@@ -24,7 +24,7 @@ from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import any_of, check_id, check_limit, check_name
 from holdfast.operation import Domain, Found, M, read, write
 from holdfast.route import example
-from holdfast.types import Page, as_time
+from holdfast.types import Page, as_time, counted
 from holdfast.types.stashes import Trail, TrailState
 
 BELONGS_TO: Final = "belongs_to"
@@ -263,7 +263,7 @@ def delete(tx: Tx, id: str) -> None:
     tasks = _tasks_of(tx, id)
     if tasks or stashes:
         raise errors.Conflict(
-            f"{len(tasks)} tasks and {len(stashes)} stashes belong to the trail {id}",
+            f"the trail {id} still has {counted(len(tasks), 'tasks')} and {counted(len(stashes), 'stashes')}",
             hint="remove or delete them first, or abandon the trail",
         )
     for stash, version, lease in tx.all("SELECT id, version, lease FROM stashes WHERE trail = ?", (id,)):

@@ -87,6 +87,19 @@ def remove_backup(backup: Path) -> None:
     sum_of(backup).unlink(missing_ok=True)
 
 
+def has_last_commit(backup: Path, snapshot: Snapshot) -> bool:
+    """Whether a backup that is whole has the last commit of this store, so that another would say the same."""
+    sql = "SELECT workspace, revision, stamp FROM meta"
+    try:
+        with closing(connect_raw(str(backup), apsw.SQLITE_OPEN_READONLY)) as copy:
+            if copy.execute(sql).fetchone() != snapshot.one(sql):
+                return False
+        _verify(backup)
+        return True
+    except (errors.Corrupt, errors.Invalid, apsw.Error, OSError):
+        return False  # it is none, or cannot be read: make another
+
+
 def _digest(path: Path) -> str:
     import hashlib
 

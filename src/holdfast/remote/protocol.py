@@ -26,7 +26,7 @@ from holdfast.kernel.validate import check_id, check_name
 from holdfast.kernel.values import MAX_DEPTH
 from holdfast.operation import Operation, find_operation, operation
 from holdfast.remote.http1 import Broken, Response
-from holdfast.route import OBSERVED
+from holdfast.route import OBSERVED, say_existed
 from holdfast.schema import is_page, named_arguments, result_type
 from holdfast.types import (
     Cell,
@@ -323,6 +323,8 @@ def calling(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Contex
     except errors.HoldfastError as error:
         type_details(op, error)
         raise
+    if op.route.finds and response.status == 200:
+        say_existed()
     try:
         result = result_of(op, response)
         return typed_txn(result, given) if op.name == "txn" else result

@@ -188,11 +188,16 @@ class TemplateNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskTemplate(msgspec.Struct, frozen=True):
-    """A named tree of tasks; `parameters` maps each parameter to its default, None if it is required."""
+    """A named tree of tasks; `parameters` maps each parameter to its default, None if it is required.
+
+    `version` grows each time the template is set or deleted, and is what a condition `version_equals` compares; 0 is
+    that of an older server, which does not send it.
+    """
 
     name: str
     tree: TemplateNode
     parameters: dict[str, str | None]
+    version: int = 0
 
 
 class ResumeEvent(msgspec.Struct, frozen=True):

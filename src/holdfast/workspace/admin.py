@@ -16,6 +16,7 @@ from holdfast.workspace import open_workspace, replica_of
 
 if TYPE_CHECKING:
     from holdfast.replication.log import CommitLog
+    from holdfast.workspace import Workspace
 
 
 def upgrade(path: str | os.PathLike[str], *, clock: Clock | None = None, log: str | CommitLog | None = None) -> int:
@@ -141,6 +142,14 @@ def remove_backup(backup: str | os.PathLike[str]) -> None:
     from holdfast.kernel import maintenance
 
     maintenance.remove_backup(Path(backup))
+
+
+def is_backed_up(workspace: Workspace, backup: str | os.PathLike[str]) -> bool:
+    """Whether a backup is whole and has the last commit of this workspace."""
+    from holdfast.kernel import maintenance
+
+    found: bool = workspace._engine.read(lambda snapshot: maintenance.has_last_commit(Path(backup), snapshot))
+    return found
 
 
 def rebuild(

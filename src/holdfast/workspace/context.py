@@ -254,6 +254,8 @@ def digest_of(operation: Operation[..., Any], args: Sequence[Any], kwargs: dict[
     bound = inspect.signature(operation.function).bind(*[None] * operation.implicit_args, *args, **kwargs)
     bound.apply_defaults()
     given = {name: value for name, value in bound.arguments.items() if not callable(value)}
+    if operation.route.finds:  # once a write, whose transaction counted: the digests of keys that are kept stay valid
+        given = {"tx": None, **given}
     try:
         return idempotency.digest(given)
     except UnicodeEncodeError:  # half of a surrogate pair, or a byte of the command line: the operation says where

@@ -30,6 +30,7 @@ from holdfast.kernel.wake import Watcher
 from holdfast.operation import (
     Deadline,
     Do,
+    Existed,
     Following,
     Handlers,
     IsGuarded,
@@ -40,7 +41,7 @@ from holdfast.operation import (
     ReadFile,
     drive,
 )
-from holdfast.route import LOADING
+from holdfast.route import LOADING, say_existed
 from holdfast.workspace.context import PLAIN_ANSWERS, Body, Context, check_reached, digest_of, surround, typed_answers
 
 MAX_BYTES = 1_048_576
@@ -292,6 +293,7 @@ class Runner:
             Next: self._next,
             ReadFile: self._read_file,
             IsGuarded: lambda _: self.context.fence is not None or self.context.key is not None,
+            Existed: lambda _: say_existed(),
         }
 
     def _do(self, step: Do) -> Any:
@@ -390,6 +392,7 @@ class TransactionRunner:
             Look: lambda step: step.read(tx, tx.actor),
             ReadFile: _cannot_read,
             IsGuarded: lambda _: True,
+            Existed: lambda _: None,
             **dict.fromkeys((Deadline, Listen, Next), _cannot_wait),
         }
 

@@ -4,8 +4,8 @@ A channel is a stash of the type `channel`; its value has the settings. Messages
 gap, and are no versions of the stash; the newest `keep` of them are kept. The cursor of a subscriber is the number of
 the last message that it has acknowledged: reading moves nothing, so whoever dies before its `ack` reads the same again.
 
-Invariant: a channel holds exactly its messages `first` to `last`. A subscriber that has fallen behind `first` learns
-how many messages it lost (`MessagesLost`) until it moves its cursor; there is no silent gap.
+Invariant: a channel holds exactly its messages `first` to `last`. Whoever reads on from a place behind `first` learns
+how many messages it lost (`MessagesLost`), a subscriber until it moves its cursor; there is no silent gap.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.kernel.validate import check_limit, check_name, check_seconds
 from holdfast.kernel.values import decode, encode
 from holdfast.operation import Deadline, Domain, Listen, Look, M, Next, Steps, procedure, read, write
 from holdfast.route import example
-from holdfast.types import Page, as_time
+from holdfast.types import DerivedActor, Page, as_time, counted
 from holdfast.types.stashes import ChannelMessage, Subscription
 
 MOST: Final = 1000  # messages, or subscribers, of a page
@@ -64,14 +64,26 @@ class _Channel(msgspec.Struct):
         )
         return None if row is None else int(row[0])
 
-    def require_cursor(self, snapshot: Snapshot, subscriber: str) -> int:
+    def lost_after(self, number: int) -> int:
+        """How many of the messages after a number are not kept any more."""
+        return max(self.first - 1 - number, 0)
+
+    def require_cursor(self, snapshot: Snapshot, subscriber: str, actor: str) -> int:
         """The cursor of a subscriber. Raises NotFound."""
         cursor = self.cursor_of(snapshot, subscriber)
         if cursor is None:
             name = rows.require(snapshot, self.stash).name
-            hint = f'channels.subscribe("{self.stash}") does that'
+            hint = f'channels.subscribe("{self.stash}"{_for(subscriber, actor)}) does that'
             raise errors.NotFound(f"{subscriber} has not subscribed to the channel {name!r}", hint=hint)
         return cursor
+
+
+def _for(subscriber: str, actor: str) -> str:
+    """The argument of a call in a hint that names a subscriber, where it is not the actor of the call anyway."""
+    if subscriber == actor and not isinstance(actor, DerivedActor):
+        return ""
+    text = msgspec.json.encode(subscriber).decode()  # which is also how Python writes it
+    return f", subscriber={text}".replace("(", r"\x28").replace(")", r"\x29")
 
 
 def _find(snapshot: Snapshot, id: StashId) -> _Channel:
@@ -122,13 +134,13 @@ def publish(tx: Tx, id: StashId, value: Any) -> int:
 def subscribe(tx: Tx, id: StashId, subscriber: str | None = None, after: int | None = None) -> Subscription:
     """Subscribe to a channel: from now on, or from the message after a number; 0 is the oldest that is kept.
 
-    Whoever has subscribed before keeps its cursor.
+    Whoever has subscribed before keeps its cursor. Messages after the number that are not kept any more count as lost.
     """
     subscriber = holder_of(tx, subscriber, "subscriber")
     channel = _open(tx, id)
     cursor = channel.cursor_of(tx, subscriber)
     if cursor is None:
-        cursor = channel.last if after is None else max(_check_number(channel, after), channel.first - 1)
+        cursor = channel.last if after is None else _check_number(channel, after) or channel.first - 1
         tx.run(
             "INSERT INTO channel_cursors (channel, subscriber, cursor) VALUES (?, ?, ?)",
             (channel.record, subscriber, cursor),
@@ -148,7 +160,7 @@ def _check_number(channel: _Channel, number: int) -> int:
 
 
 def _subscription(channel: _Channel, subscriber: str, cursor: int) -> Subscription:
-    lost = max(channel.first - 1 - cursor, 0)
+    lost = channel.lost_after(cursor)
     return Subscription(channel.stash, subscriber, cursor, channel.last - cursor - lost, lost)
 
 
@@ -159,7 +171,7 @@ def ack(tx: Tx, id: StashId, number: int, subscriber: str | None = None) -> int:
     """
     subscriber = holder_of(tx, subscriber, "subscriber")
     channel = _find(tx, id)
-    cursor = channel.require_cursor(tx, subscriber)
+    cursor = channel.require_cursor(tx, subscriber, tx.actor)
     if _check_number(channel, number) <= cursor:
         return cursor
     tx.run(
@@ -201,15 +213,19 @@ def list_subscribers(snapshot: Snapshot, id: StashId, limit: int = 100, after: s
 
 
 def read_on(
-    id: StashId, subscriber: str | None = None, limit: int = 100, wait: float | None = None
+    id: StashId,
+    subscriber: str | None = None,
+    limit: int = 100,
+    wait: float | None = None,
+    after: int | None = None,
 ) -> Steps[Page[ChannelMessage]]:
     """Return the messages after the cursor of a subscriber, waiting for up to `wait` seconds for the first of them.
 
-    Reading moves no cursor: `ack` does. Raises NotFound if it never subscribed, and MessagesLost if messages after its
-    cursor are not kept any more.
+    Reading moves no cursor: `ack` does. `after` reads on after a message beyond the cursor, such as the last of a page.
+    Raises NotFound if it never subscribed, and MessagesLost if messages after its cursor are not kept any more.
     """
-    check_limit(limit, MOST, "")
-    look = Look(lambda snapshot, actor: _unread(snapshot, id, actor, subscriber, limit), whole=True, needed=True)
+    check_limit(limit, MOST, "after")
+    look = Look(lambda snapshot, actor: _unread(snapshot, id, actor, subscriber, limit, after), whole=True, needed=True)
     if wait is None:
         page: Page[ChannelMessage] = yield look
         return page
@@ -231,30 +247,48 @@ def read_on(
         watcher.close()
 
 
-def _unread(snapshot: Snapshot, id: StashId, actor: str, subscriber: str | None, limit: int) -> Page[ChannelMessage]:
+def _unread(
+    snapshot: Snapshot, id: StashId, actor: str, subscriber: str | None, limit: int, after: int | None
+) -> Page[ChannelMessage]:
     channel = _find(snapshot, id)
     subscriber = name_of(actor, subscriber, "subscriber")
-    cursor = channel.require_cursor(snapshot, subscriber)
-    lost = channel.first - 1 - cursor
-    if lost > 0:
-        last = channel.first - 1
-        raise errors.MessagesLost(
-            f"{subscriber} has lost {lost} messages of the channel {rows.require(snapshot, channel.stash).name!r},"
-            f" {cursor + 1} to {last}",
-            hint=f'read the state anew, then acknowledge the loss to read on: channels.ack("{channel.stash}", {last})',
-            lost=lost,
-            cursor=cursor,
-            first=channel.first,
-        )
+    cursor = channel.require_cursor(snapshot, subscriber, actor)
+    if after is not None:
+        cursor = max(cursor, _check_number(channel, after))
+    if channel.lost_after(cursor):
+        hint = "read the state anew, then acknowledge the loss to read on:"
+        call = f'channels.ack("{channel.stash}", {channel.first - 1}{_for(subscriber, actor)})'
+        raise _gap(snapshot, channel, cursor, f"{subscriber} has lost", f"{hint} {call}")
     return _messages(snapshot, channel, cursor, limit)
 
 
 def list_messages(snapshot: Snapshot, id: StashId, limit: int = 100, after: int = 0) -> Page[ChannelMessage]:
-    """List the messages that a channel has kept, oldest first, after a number; for those who have no cursor."""
+    """List the messages that a channel has kept, oldest first, for those who have no cursor.
+
+    `after` is the number of a message, or 0 for the oldest that is kept. Raises MessagesLost if messages after it are
+    not kept any more.
+    """
     check_limit(limit, MOST, "after")
     if type(after) is not int or not 0 <= after < 2**63:
         raise errors.InvalidFilter(f"after must be the number of a message, not {after!r}")
-    return _messages(snapshot, _find(snapshot, id), after, limit)
+    channel = _find(snapshot, id)
+    if after and channel.lost_after(after):
+        hint = f'read the state anew, then list what is kept: channels.list("{channel.stash}")'
+        raise _gap(snapshot, channel, after, f"a list after {after} misses", hint)
+    return _messages(snapshot, channel, after, limit)
+
+
+def _gap(snapshot: Snapshot, channel: _Channel, cursor: int, who: str, hint: str) -> errors.MessagesLost:
+    """The error of reading on from a place after which messages are not kept any more."""
+    lost, last = channel.lost_after(cursor), channel.first - 1
+    which = f"{cursor + 1} to {last}" if lost > 1 else str(last)
+    return errors.MessagesLost(
+        f"{who} {counted(lost, 'messages')} of the channel {rows.require(snapshot, channel.stash).name!r}, {which}",
+        hint=hint,
+        lost=lost,
+        cursor=cursor,
+        first=channel.first,
+    )
 
 
 def _messages(snapshot: Snapshot, channel: _Channel, after: int, limit: int) -> Page[ChannelMessage]:
@@ -371,6 +405,7 @@ class Channels(Domain[M]):
         http="GET /api/channels/{id}/subscribers",
         listing=True,
         cli="channel subscribers",
+        nothing=("nobody after {after} has subscribed", "nobody has subscribed"),
         help="List the subscribers of a channel, and how far they are behind.",
         examples=(example("holdfast channel subscribers news", _NEWS, _JOIN),),
     )
@@ -388,6 +423,7 @@ class Channels(Domain[M]):
         http="GET /api/channels/{id}/read",
         looking=True,
         cli="channel read",
+        nothing=("nothing new",),
         help="Show what you have not acknowledged yet; exit code 17 if some is lost.",
         examples=(
             example("holdfast channel read news", _NEWS, _JOIN, _SAY),
@@ -395,4 +431,5 @@ class Channels(Domain[M]):
         ),
         names_actor="subscriber",
         private=True,
+        arguments={"after": "read on after the message with this number, without acknowledging it"},
     )  # last, because it hides the function that makes reads

@@ -36,7 +36,7 @@ from holdfast.kernel.leases import holder_of
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import any_of, check_limit, check_name, check_seconds, check_ttl
 from holdfast.kernel.values import decode, encode
-from holdfast.operation import Deadline, Do, Domain, Listen, M, Next, Steps, procedure, read, write
+from holdfast.operation import Deadline, Do, Domain, Existed, Listen, M, Next, Steps, procedure, read, write
 from holdfast.route import example
 from holdfast.types import Page, as_time
 from holdfast.types.stashes import QueueItem, QueueSize, QueueState
@@ -54,18 +54,26 @@ _FIRST: Final = "SELECT number, deliveries FROM queue_items WHERE queue = ? AND 
 # --- putting ---------------------------------------------------------------------------------------------------------
 
 
-def put(tx: Tx, id: StashId, value: Any, key: str | None = None) -> int:
+def put(id: StashId, value: Any, key: str | None = None) -> Steps[int]:
     """Add an item to the end of a queue and return its number.
 
     While the queue has an item with this `key`, nothing is added, and the number of that one is returned.
     """
+    number: int = yield Do(partial(_put, id=id, value=value, key=key), keyed=True)
+    if number < 0:
+        yield Existed()
+    return abs(number)
+
+
+def _put(tx: Tx, id: StashId, value: Any, key: str | None) -> int:
+    """Add an item; its number, below 0 if it was there already, which an idempotency key remembers so, too."""
     if key is not None:
         check_name(key, "key")
         stash, queue = find(tx, id)
         if queue is not None:
             known = tx.one("SELECT number FROM queue_items WHERE queue = ? AND key = ?", (queue.record, key))
             if known is not None:
-                return int(known[0])
+                return -int(known[0])
         id = stash
     return _append(tx, id, [value], key)
 
@@ -323,14 +331,19 @@ class Queues(Domain[M]):
     """`ws.queues`."""
 
     prefix = "queues"
-    put = write(
+    put = procedure(
         put,
         http="POST /api/queues/{id}/put",
         cli="queue put",
-        done=("item {result} has the key {key}", "put in item {result}"),
+        done=(
+            "item {result} {existed} has the key {key}: nothing was added",
+            "put in item {result} with the key {key}",
+            "put in item {result}",
+        ),
         help="Add an item to the end of a queue and print its number.",
         examples=(example(_JOB, _JOBS), example("holdfast queue put jobs '\"b.py\"' --item-key b.py", _JOBS)),
         creates=True,
+        finds="key",
         arguments={"key": Meaning("add nothing while the queue has an item with this key", option="--item-key")},
     )
     put_all = write(

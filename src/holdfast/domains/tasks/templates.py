@@ -39,9 +39,9 @@ def set_template(
     `parameters` maps each parameter to its default, None if it is required. Raises Invalid.
     """
     check_name(name, "template name")
-    template = TaskTemplate(name, _as_tree(tree), _check_parameters(parameters or {}))
-    _check(template, settings_of(tx).config)
     version = newest_version(tx, TEMPLATE, "", name) + 1
+    template = TaskTemplate(name, _as_tree(tree), _check_parameters(parameters or {}), version)
+    _check(template, settings_of(tx).config)
     content = _encode((template.tree, template.parameters))
     tx.run(
         "INSERT INTO templates (name, version, revision, updated, content) VALUES (?, ?, ?, ?, ?) ON CONFLICT (name)"
@@ -74,11 +74,11 @@ def check(snapshot: Snapshot) -> Iterator[str]:
 def get_template(snapshot: Snapshot, name: str) -> TaskTemplate:
     """Return a template by its name. Raises NotFound."""
     check_name(name, "template name")
-    row = snapshot.one("SELECT content FROM templates WHERE name = ?", (name,))
+    row = snapshot.one("SELECT version, content FROM templates WHERE name = ?", (name,))
     if row is None:
         raise errors.NotFound(f"there is no template {name!r}", hint="tasks.templates() lists them", name=name)
-    tree, parameters = msgspec.msgpack.decode(row[0], type=tuple[TemplateNode, dict[str, str | None]])
-    return TaskTemplate(name, tree, parameters)
+    tree, parameters = msgspec.msgpack.decode(row[1], type=tuple[TemplateNode, dict[str, str | None]])
+    return TaskTemplate(name, tree, parameters, row[0])
 
 
 def probe(tx: Tx, name: str) -> Found | None:

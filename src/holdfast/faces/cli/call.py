@@ -23,6 +23,7 @@ from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage, convert
 from holdfast.faces.cli.output import Output, Screen, folded, place_options, printable
 from holdfast.faces.cli.times import show_exact
+from holdfast.route import hearing_existed
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
@@ -325,7 +326,8 @@ def run(session: Session, op: Operation[..., Any], given: dict[str, Any], *, exp
     """Run an operation, print its result and return it. `explains`: the caller says why it is empty."""
     arguments = _arguments(session, op, _confirmed(session, op, given))
     with _backed_up(session, op), session.open(op.writes) as workspace:
-        result = call(session, workspace, op, arguments)
+        with hearing_existed() as existed:
+            result = call(session, workspace, op, arguments)
         if op.kind == "stream":
             with result:
                 for item in result:
@@ -333,7 +335,7 @@ def run(session: Session, op: Operation[..., Any], given: dict[str, Any], *, exp
         else:
             if op.kind == "first" and result is None:
                 raise errors.Timeout("nothing happened in that time", hint="wait longer with --timeout")
-            _print(session, op, arguments, result)
+            _print(session, op, arguments | ({"existed": "already"} if existed else {}), result)
             tell_compacted(session, getattr(result, "compacted", None))
             if result == 0 or (result is None and op.route.nothing):
                 tell(session, _nothing(session, op, arguments))
@@ -351,6 +353,8 @@ def _print(session: Session, op: Operation[..., Any], arguments: dict[str, Any],
     """Print the result of an operation; for people as the sentence of its line, which may be that of nothing alone."""
     out = session.out
     sentence = ""
+    if out.json and "existed" in arguments:
+        return out.data(result, existed=True)
     if op.route.done and not out.json and not out.quiet:
         sentence = _first(op.route.done, session, {**arguments, "result": _Result(result)})
     elif result is True and op.writes and not out.json and not out.quiet:

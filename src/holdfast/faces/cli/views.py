@@ -94,7 +94,7 @@ def _list(op: Operation[..., Any], items: Iterable[Any], paint: Paint) -> list[s
     if cursor is None or (op.takes("before") and getattr(items, "compacted", None) is not None):  # the rest is gone
         return lines
     option = next((name for name in ("cursor", "after", "before", "offset") if op.takes(name)), None)
-    more = f"more: --{option} {cursor}" if option else "there are more after these"  # of a channel: acknowledge them
+    more = f"more: --{option} {cursor}" if option else "there are more after these"
     return [*lines, paint("dim", more)]
 
 

@@ -35,6 +35,7 @@ from holdfast.faces.http.sessions import SESSION, Sessions
 from holdfast.faces.http.sse import Client, DirectStream, Watchers, resume_from
 from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
 from holdfast.faces.mcp import http as mcp
+from holdfast.route import hearing_existed
 from holdfast.workspace import Workspace
 from holdfast.workspace.aio import while_serving
 from holdfast.workspace.context import LATEST, CallerGoneError, check_role
@@ -254,6 +255,8 @@ class App:
             reached = asyncio.to_thread(space.in_thread(context).reach)
             plain = space.handle(msgspec.structs.replace(context, at_least=None))
             return self._spawn(request, stream(op.on(plain), after=reached))
+        if op.route.finds and given.get(op.route.finds) is not None:
+            return self._spawn(request, self._serve_found(request, route, call(**given)))
         if wait is not None:
             polled = calls.poll(handle, given, calls.check_wait(wait))
             waiting = while_serving(op, polled, self.stopping, request.left())
@@ -276,6 +279,11 @@ class App:
 
     async def _serve_result(self, request: Request, route: Route, work: Awaitable[Any]) -> None:
         self.finish(request, route, await work)
+
+    async def _serve_found(self, request: Request, route: Route, work: Awaitable[Any]) -> None:
+        with hearing_existed() as existed:
+            result = await work
+        self.finish(request, msgspec.structs.replace(route, status=200) if existed else route, result)
 
     async def _serve_extra(self, request: Request, place: Place, space: ServedWorkspace) -> None:
         assert request.token is not None

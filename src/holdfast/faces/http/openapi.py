@@ -289,6 +289,8 @@ def _responses(routes: list[Route], shapes: Shapes) -> dict[str, Any]:
         status = "201" if route.op.route.creates else "200"
         answer = good.setdefault(status, {"description": "done", "content": {}})
         schema = shapes.returned(result_type(route.op.name))
+        if route.op.route.finds:
+            good["200"] = {"description": "it was there already", "content": {_JSON: {"schema": schema}}}
         if route.op.kind == "stream":
             answer["content"][_EVENTS] = {"schema": _event(schema)}
         else:
@@ -308,7 +310,8 @@ def _statuses(routes: list[Route]) -> set[int]:
     for route in routes:
         names = plan_of(route.op.name).hints.keys()
         found |= {409} if route.op.writes or "token" in names else set()
-        found |= {410} if route.op.kind == "stream" or "Compacted" in (route.op.__doc__ or "") else set()
+        gone = any(error in (route.op.__doc__ or "") for error in ("Compacted", "MessagesLost"))
+        found |= {410} if route.op.kind == "stream" or gone else set()
         found |= {415} if route.method not in _QUERIED and _others(route) else set()
         found |= {429} if route.op.kind == "stream" else set()
         found |= {410, 501} if route.op.route.nests else set()  # those of what it runs; a file is not read inside

@@ -31,7 +31,7 @@ from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
 from holdfast.types import NodeState, Progress
 from holdfast.wire import json_bytes
 from holdfast.workspace import Workspace
-from holdfast.workspace.admin import remove_backup
+from holdfast.workspace.admin import is_backed_up, remove_backup
 
 FLUSH: Final = 0.25  # seconds
 _log = logging.getLogger("holdfast.http")
@@ -131,12 +131,12 @@ class Upkeep:
             self._tasks.append(asyncio.ensure_future(self._attempt(_start_of(name), release)))
 
     async def stop(self) -> None:
-        """Stop it, with a last backup if there is a folder for backups."""
+        """Stop it, with a last backup of what has changed since the newest, if there is a folder for backups."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._settings.backup_folder is not None:
-            await self.back_up()
+            await self.back_up(stopping=True)
         elif self._settings.stop_folder is not None:
             await self._back_up_soon(self._settings.stop_folder)
 
@@ -150,21 +150,27 @@ class Upkeep:
                 return
             target = folder_of(self._spaces.folder_of(space.name))
             work = asyncio.to_thread(_back_up_soon, space.workspace, target, until)
-            await self._attempt("the backup at the stop, which --backup-dir waits for,", work)
+            await self._attempt("the backup at the stop", work)
 
-    async def back_up(self) -> None:
+    async def back_up(self, stopping: bool = False) -> None:
         """Back up every workspace, and delete the oldest backups."""
-        assert self._settings.backup_folder is not None
+        folder = self._settings.backup_folder
+        assert folder is not None
         for space in self._spaces.open():
-            await self._attempt("backup", asyncio.to_thread(self._back_up, space, self._settings.backup_folder))
+            await self._attempt("backup", asyncio.to_thread(self._back_up, space, folder, stopping))
 
-    def _back_up(self, space: ServedWorkspace, folder: Path) -> None:
+    def _back_up(self, space: ServedWorkspace, folder: Path, stopping: bool) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = {"": "main", "main": "main@"}.get(space.name, space.name)  # no name of a workspace has an @
+
+        def mine() -> list[Path]:
+            return sorted(path for path in folder.glob(f"{name}-*{SUFFIX}") if _is_backup_of(path, name))
+
+        if stopping and _is_backed_up(space.workspace, mine()):
+            return
         space.workspace.backup(folder / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}{SUFFIX}")
         self.backups += 1
-        mine = sorted(path for path in folder.glob(f"{name}-*{SUFFIX}") if _is_backup_of(path, name))
-        for old in mine[: -self._settings.backups_kept]:
+        for old in mine()[: -self._settings.backups_kept]:
             remove_backup(old)
 
     def newest_backup(self) -> tuple[Path, float] | None:
@@ -200,19 +206,27 @@ def _start_of(name: str) -> str:
 def _back_up_soon(workspace: Workspace, folder: Path, until: int) -> None:
     """Back up a workspace at the stop of a server, and keep the newest of such backups; gives up at a moment.
 
+    Where nothing has changed since the newest, that one stays: another would push out an older one, and say the same.
     Raises Timeout then, and leaves nothing.
     """
     thread = threading.get_ident()
 
     def check(progress: Progress) -> None:
         if progress.work == "backup" and threading.get_ident() == thread and _now() > until:
-            raise errors.Timeout(f"it was not done after {STOP_COPY} seconds")
+            raise errors.Timeout(f"it was not done after {STOP_COPY} seconds; --backup-dir waits for it")
 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if _is_backed_up(workspace, sorted(folder.glob(f"*{STOP_SUFFIX}"))):
+        return
     with workspace.progress(check):
         workspace.backup(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}{STOP_SUFFIX}")
     for old in sorted(folder.glob(f"*{STOP_SUFFIX}"))[:-STOP_KEPT]:
         remove_backup(old)
+
+
+def _is_backed_up(workspace: Workspace, backups: list[Path]) -> bool:
+    """Whether the newest of these backups has all of a workspace."""
+    return bool(backups) and is_backed_up(workspace, backups[-1])
 
 
 def _is_backup_of(path: Path, name: str) -> bool:

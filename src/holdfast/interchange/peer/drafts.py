@@ -18,10 +18,6 @@ from holdfast.interchange.peer.words import Document, Unreadable
 
 NO_TIME: Final = "1970-01-01T00:00:00Z"  # for a cycle without any time
 _PARTS: Final = ("metadata", "context", "phases")
-_NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "instruction": ("instruction", "instruction_name"),
-    "spec_name": ("spec_name", "spec"),
-}
 _TIMES: Final[dict[str, tuple[str, ...]]] = {
     "created_at": ("created_at", "started_at"),
     "updated_at": ("updated_at", "last_updated_at", "last_update", "completed_at"),
@@ -87,7 +83,7 @@ class Draft:
         for name in ("key_prefix", "cycle_number"):
             fields.pop(name, None)
         own = {"instruction": self.key.instruction, "spec_name": self.key.spec}
-        for field, names in _NAMES.items():
+        for field, names in words.OWN_NAMES.items():
             for name in names:
                 if isinstance(fields.get(name), str) and own[field] in (None, fields[name]):
                     words.move(fields, name, self._metadata, field)
@@ -201,7 +197,7 @@ class Draft:
         self._settle_status()
         self._settle_times()
         own = {"instruction": self.key.instruction, "spec_name": self.key.spec}
-        own |= {name: self._metadata.pop(name) for name in _NAMES if name in self._metadata}
+        own |= {name: self._metadata.pop(name) for name in words.OWN_NAMES if name in self._metadata}
         own_key: Document = {"key_prefix": self.key.prefix, "cycle_number": self.key.number}
         if self._events:
             self.keep("events", self._events)

@@ -29,7 +29,7 @@ from holdfast.domains.cycles.merge import digest
 from holdfast.domains.cycles.rules import Key, find_prefix, parse
 from holdfast.interchange.jsonl import Import, Place, refusal
 from holdfast.interchange.peer.locations import Bucket, Entry, Folder, Location, Revision
-from holdfast.interchange.peer.view import Entries, entries_of, look
+from holdfast.interchange.peer.view import Entries, View, entries_of, look
 from holdfast.interchange.peer.words import by_name
 from holdfast.interchange.slices import BYTES, LINES, merged, problems_of
 from holdfast.types import ImportProblem, ImportReport
@@ -56,7 +56,8 @@ def bring(
 
     Of cycles that diverged, those in `theirs` are replaced by the documents of the location; ours stay in the log. The
     others are left alone and reported as conflicts. `prefixes` says which of ours stands for a prefix there that is
-    not one of PEER's, or for a spec whose name has dots: `{"acme.spec.v1.2": "peer:spec:v1-2"}`. Raises InvalidName.
+    not one of PEER's, or for a spec whose name has dots: `{"acme.spec.v1.2": "peer:spec:v1-2"}`. The document gets the
+    name of ours; a problem names the entry as it is there. Raises InvalidName.
     """
     view = look(location, checked_prefixes(prefixes or {}))
     entries = entries_of(view.entries)
@@ -65,12 +66,24 @@ def bring(
     for key in chosen:
         if key not in documents:
             raise errors.NotFound(f"{location.name} has no cycle {key} that can be read", key=str(key))
-    report = _import(workspace, entries, dry_run, skip_bad)
+    try:
+        report = _import(workspace, entries, dry_run, skip_bad)
+    except errors.Invalid as refused:
+        if not view.names:
+            raise
+        raise refusal(_named_there(view, problems_of(refused)), "entries") from refused
+    for problems in (report.skipped, report.warnings):
+        problems[:] = _named_there(view, problems)
     report.warnings.extend(ImportProblem(0, name, "warning", message) for name, message in view.warnings)
     for key in chosen:
         if str(key) not in (*report.created["cycles"], *report.updated["cycles"]):
             _adopt(workspace, key, documents[key], report)
     return report
+
+
+def _named_there(view: View, problems: list[ImportProblem]) -> list[ImportProblem]:
+    """Problems with the names that their entries have at the location."""
+    return [msgspec.structs.replace(problem, id=view.name_there(problem.id)) for problem in problems]
 
 
 def checked_prefixes(given: Mapping[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ commands.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
@@ -17,7 +18,8 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.cycles.merge import digest
-from holdfast.domains.cycles.rules import Key
+from holdfast.domains.cycles.rules import Key, find
+from holdfast.interchange.jsonl import decode_json
 from holdfast.interchange.peer import Reading, read
 from holdfast.interchange.peer.locations import Contents, Entry, Location, Revision
 from holdfast.interchange.peer.words import by_name, renamed
@@ -38,12 +40,21 @@ def _text(value: bytes) -> str | bytes:
 
 
 class View(msgspec.Struct, frozen=True):
-    """A location as it was read; an entry that was recovered has its older value, and the revision it is at now."""
+    """A location as it was read; an entry that was recovered has its older value, and the revision it is at now.
+
+    `names` maps the keys of entries that came under our prefix to those that they have there.
+    """
 
     entries: Contents
     reading: Reading
     recovered: set[str]
     warnings: list[tuple[str, str]]
+    names: dict[str, str] = {}
+
+    def name_there(self, name: str | None) -> str | None:
+        """The key that an entry has there, by ours or by the cycle that was read from it."""
+        sources = self.reading.sources.get(key, ()) if name not in self.names and (key := find(name)) else ()
+        return self.names.get(sources[0] if sources else name or "", name)
 
     def home(self, key: Key) -> str:
         """The name under which the document of a cycle is written: its present one, if that is a key and it is v2.
@@ -72,40 +83,52 @@ def look(location: Location, prefixes: Mapping[str, str] = MappingProxyType({}))
     `prefixes` maps prefixes there to ours: such entries get our keys.
     """
     there = location.read()
-    found = _with_our_prefixes(there, prefixes) if prefixes else there
+    found, names = _with_our_prefixes(there, prefixes) if prefixes else (there, {})
     reading = read(entries_of(found))
     recovered, warnings = set[str](), [(name, f"{why}; skipped") for name, why in sorted(found.unread.items())]
     for name, why in reading.problems:
-        if name in there and by_name(name) is not None and (older := _sound(location, name)) is not None:
+        key = names.get(name, name)
+        if name in found and by_name(name) is not None and (older := _sound(location, key, prefixes)) is not None:
             recovered.add(name)
             present = found[name].revision
-            warnings.append((name, f"revision {present} cannot be read, so revision {older.revision} counts: {why}"))
+            warnings.append((key, f"revision {present} cannot be read, so revision {older.revision} counts: {why}"))
             found[name] = Entry(older.value, present)
-    return View(found, read(entries_of(found)) if recovered else reading, recovered, warnings)
+    return View(found, read(entries_of(found)) if recovered else reading, recovered, warnings, names)
 
 
-def _with_our_prefixes(there: Contents, prefixes: Mapping[str, str]) -> Contents:
-    """The entries under our keys. Raises Invalid if two of them become one."""
-    found = Contents()
+def _with_our_prefixes(there: Contents, prefixes: Mapping[str, str]) -> tuple[Contents, dict[str, str]]:
+    """The entries under our keys, and the names that they have there. Raises Invalid if two of them become one."""
+    found, names = Contents(), dict[str, str]()
     found.deleted, found.unread = there.deleted, there.unread
     for name, entry in there.items():
-        new, value = renamed(name, _text(entry.value), prefixes)
-        if new != name:
-            with suppress(msgspec.DecodeError, UnicodeError, RecursionError):  # what is not JSON names nothing
-                value = msgspec.json.encode(renamed(name, msgspec.json.decode(entry.value), prefixes)[1])
+        new, renewed = _with_our_prefix(name, entry, prefixes)
         if new in found:
             hint = "give each prefix a name of its own"
             raise errors.Invalid(f"two entries would be {new}; one of them is {name}", hint=hint)
-        found[new] = Entry(value if isinstance(value, bytes) else value.encode(), entry.revision)
-    return found
+        found[new] = renewed
+        if new != name:
+            names[new] = name
+    return found, names
 
 
-def _sound(location: Location, name: str) -> Entry | None:
-    """The newest older value of an entry that can be read."""
+def _with_our_prefix(name: str, entry: Entry, prefixes: Mapping[str, str]) -> tuple[str, Entry]:
+    new, _ = renamed(name, None, prefixes)
+    if new == name:
+        return name, entry
+    text = entry.value.removeprefix(BOM_UTF8)
+    mark = entry.value[: len(entry.value) - len(text)]
+    with suppress(ValueError, RecursionError, errors.Invalid):  # what is not JSON names nothing, and is reported later
+        _, value = renamed(name, decode_json(text.decode()), prefixes)
+        entry = Entry(mark + msgspec.json.encode(value), entry.revision)
+    return new, entry
+
+
+def _sound(location: Location, name: str, prefixes: Mapping[str, str]) -> Entry | None:
+    """The newest older value of an entry that can be read, under our prefix."""
     for older in location.history(name):
-        found = read({name: _text(older.value)})
-        if older.value and not found.problems:
-            return older
+        ours, entry = _with_our_prefix(name, older, prefixes)
+        if older.value and not read({ours: _text(entry.value)}).problems:
+            return entry
     return None
 
 

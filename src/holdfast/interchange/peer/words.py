@@ -27,6 +27,13 @@ _EVENTS: Final = {
 }
 
 
+# Where documents have the name that their key has.
+OWN_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "instruction": ("instruction", "instruction_name"),
+    "spec_name": ("spec_name", "spec"),
+}
+
+
 class Unreadable(ValueError):
     """An entry that cannot be read as a cycle."""
 
@@ -130,15 +137,17 @@ def by_name(text: str) -> Source | None:
 
 
 def renamed(name: str, value: Any, prefixes: Mapping[str, str]) -> tuple[str, Any]:
-    """An entry of other prefixes as one of ours: its key, and where its content names itself.
+    """An entry of other prefixes as one of ours: its key, and where its content names itself, its spec or instruction.
 
     `prefixes` maps a prefix there, with dots or colons, to one of ours. A prefix counts where it begins a key, is
-    followed by the rest of one, and no longer one fits.
+    followed by the rest of one, and no longer one fits. Fragments other than the metadata keep their values.
     """
     for theirs in sorted(prefixes, key=len, reverse=True):
         found = _renamed(name, theirs, prefixes[theirs])
         if found is not None:
-            return found, _renamed_within(value, theirs, prefixes[theirs])
+            source = by_name(found)
+            names = source is None or source.kind != "fragment" or source.suffix == "metadata"
+            return found, _renamed_within(value, theirs, prefixes[theirs], names)
     return name, value
 
 
@@ -148,15 +157,40 @@ def _renamed(text: str, theirs: str, ours: str) -> str | None:
     return None if match is None else f"{ours}:{match[1]}" if match[1] else ours
 
 
-def _renamed_within(value: Any, theirs: str, ours: str) -> Any:
+def _renamed_within(value: Any, theirs: str, ours: str, names: bool) -> Any:
     if not isinstance(value, dict):
         return value
     named = {name: _renamed(value[name], theirs, ours) for name in _NAMES if isinstance(value.get(name), str)}
-    inner = {"metadata": _renamed_within(value["metadata"], theirs, ours)} if "metadata" in value else {}
-    return {**value, **{name: new for name, new in named.items() if new is not None}, **inner}
+    inner = {"metadata": _renamed_within(value["metadata"], theirs, ours, names)} if "metadata" in value else {}
+    found = {**value, **{name: new for name, new in named.items() if new is not None}, **inner}
+    return _with_our_names(found, theirs, ours) if names else found
 
 
 _NAMES: Final = ("cycle_id", "key_prefix")
+
+
+def _with_our_names(fields: Document, theirs: str, ours: str) -> Document:
+    """These fields with the name of the spec or instruction that our prefix has.
+
+    A name that their prefix does not end with is kept beside ours. One that contradicts a prefix of PEER is left alone.
+    """
+    there, here = Key(find_prefix(theirs) or "", 0), Key(ours, 0)
+    kind, name, named = "spec_name", here.spec, there.spec
+    if name is None:
+        kind, name, named = "instruction", here.instruction, there.instruction
+    found = dict(fields)
+    for field in OWN_NAMES[kind]:
+        value = found.get(field)
+        if name is None or not isinstance(value, str) or named not in (None, value):
+            continue
+        if value != name and not _ends_with(theirs, value):
+            found[unused(found, field)] = value
+        found[field] = name
+    return found
+
+
+def _ends_with(prefix: str, name: str) -> bool:
+    return f".{prefix.replace(':', '.')}".endswith(f".{name.replace(':', '.')}")
 
 
 def by_content(value: Any) -> Source | None:
