@@ -282,7 +282,7 @@ class _Hook:
         self._out = session.out
         try:
             self._payload = msgspec.json.decode(session.input() or b"{}")
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise errors.Invalid(f"--hook needs the client's JSON on standard input: {error}") from error
         self._client = hooks.client_of(client, self._payload)
         self.unclear: errors.Invalid | None = None
