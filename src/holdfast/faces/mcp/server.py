@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, Final
@@ -60,13 +60,15 @@ def build(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> S
         )
 
     @contextmanager
-    def refusing(context: Any) -> Iterator[None]:
+    def refusing(context: Any, asked: str = "") -> Iterator[None]:
+        """Raise errors as those of the protocol. Their text quotes nobody but the client: `asked` is what it sent."""
         try:
             yield
         except errors.HoldfastError as error:
             code = types.INVALID_PARAMS if error.status < 500 else types.INTERNAL_ERROR
             told = _structured(error, definition.tools(caller_of(context)))
-            raise MCPError(code, f"{error.code} {told['hint']}".strip(), told) from error
+            what = f"{error.code} ({asked})" if asked else error.code
+            raise MCPError(code, f"{what} {told['hint']}".strip(), told) from error
 
     async def read_resource(context: Any, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         with refusing(context):
@@ -93,8 +95,12 @@ def build(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> S
         found, given = definition.prompts.get(asked.name), asked.arguments or {}
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no prompt {asked.name[:80]!r}")
-        with refusing(context):
+        try:
             found.check(given)
+        except errors.Invalid as error:
+            told = _structured(error, ())
+            raise MCPError(types.INVALID_PARAMS, f"{error.code} {error.message}: {told['hint']}", told) from error
+        with refusing(context, f"{found.name} with {_shown(given)}" if given else found.name):
             text = types.TextContent(type="text", text=await found.text(caller_of(context), given))
         message = types.PromptMessage(role="user", content=text)
         return types.GetPromptResult(description=found.description, messages=[message])
@@ -124,6 +130,11 @@ def build(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> S
     )
     server.middleware.clear()  # tracing
     return server
+
+
+def _shown(given: Mapping[str, str]) -> str:
+    """The arguments of a prompt, to be recognized."""
+    return ", ".join(f"{name} {value[:80]!r}" for name, value in given.items())
 
 
 @cache
