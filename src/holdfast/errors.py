@@ -160,6 +160,16 @@ class InvalidHolder(Invalid, code="INVALID_HOLDER"):
 
     default_hint = f"name yourself: {NAME_YOURSELF}"
 
+    def among(self, sessions: str, hint: str) -> InvalidHolder:
+        """The same where one of several sessions of a client calls, and nobody knows which.
+
+        It is this error if a name was given, which is not valid.
+        """
+        if not self.hint.startswith(self.default_hint.partition(":")[0]):
+            return self
+        message = f"this needs a name, and several sessions of this client act at once: {sessions}"
+        return InvalidHolder(message, hint=hint, **self.details)
+
 
 class InvalidFilter(Invalid, code="INVALID_FILTER"):
     """A filter, cursor or limit is not valid."""

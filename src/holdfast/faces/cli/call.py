@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # What every command takes.
 NOTHING: Final = 4  # the exit code of a command that found nothing to take
+ONE_OF_SEVERAL: Final = "add --actor NAME with the name of your own session, which its start text says"
 GLOBAL: Final = (
     Argument("dir", help="the folder of the workspace"),
     Argument("url", help="the address of a server, instead"),
@@ -234,6 +235,11 @@ class Session:
         except client_sessions.Several as several:
             return str(several)
         return ""
+
+    def explain(self, error: errors.InvalidHolder) -> errors.InvalidHolder:
+        """A refusal for want of a name, which says so if several sessions act at once and none could be guessed."""
+        several = self.several
+        return error.among(several, ONE_OF_SEVERAL) if several else error
 
     def identify(self) -> Identity:
         """The acting name and its source; a server is asked, because its token may decide that."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast import __version__, errors, private_socket
+from holdfast import __version__, client_sessions, errors, private_socket
 from holdfast.faces.cli import location, print_error, relay, understood
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
@@ -208,7 +208,10 @@ def _answer(request: private_socket.Request, workspace: Workspace, folder: Path)
             raise _DeclinedError(called.name)
         session = _Relayed(request, common, streams, pieces, workspace, folder)
         errors.HEARS.set(session.hear)
-        code = called.run(session, given)
+        try:
+            code = called.run(session, given)
+        except errors.InvalidHolder as error:
+            raise session.explain(error) from None
     except errors.Closed:  # the caller can open it again
         raise
     except errors.HoldfastError as error:
@@ -260,6 +263,11 @@ class _Relayed(Session):
     def recorded(self) -> str | None:
         """The caller has looked: this process belongs to no client."""
         return None
+
+    @property
+    def several(self) -> str:
+        """The same, as the caller has found it."""
+        return self.environ.get(client_sessions.SEVERAL, "")
 
     def note_hook(self, hook: str, session: str, actor: str, event: str) -> None:
         """Have the caller record it, which is below the client."""
