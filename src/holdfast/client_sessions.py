@@ -81,6 +81,13 @@ def find_actor(folder: str) -> str | None:
         return None
 
 
+def recorded_as(folder: str, session: str) -> str | None:
+    """Return the actor that the hooks of this client recorded for a session; None if they recorded none."""
+    above = client()
+    known = [] if above is None else _read(os.path.join(folder, FOLDER, f"{above[0]}-{above[1]}"))
+    return next((actor for id, actor, _ in known if id == session), None)
+
+
 def record(folder: str, hook: str, session: str, actor: str, event: str) -> None:
     """Record a call of a hook such as `claude-guard` for a session, and what its client's process is to be called.
 

@@ -62,6 +62,7 @@ def log(message: str, hint: str = "") -> None:
 NAME_YOURSELF: Final = 'holdfast.open(..., actor="agent-1")'
 NAME_YOURSELF_REMOTELY: Final = 'holdfast.connect(..., actor="agent-1")'
 RESTORE_BACKUP: Final = "restore the latest backup into a new folder"  # what a replica of a log need not do
+LEAVE_OUT_ACTOR: Final = "holdfast.connect(...) without actor="
 SEND_TOKEN: Final = 'holdfast.connect(url, token="...")'
 
 

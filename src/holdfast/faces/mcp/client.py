@@ -199,6 +199,32 @@ class OneOfSeveral(Session):
             raise error.among(self._several, _ONE_OF_SEVERAL) from None
 
 
+class BoundActor:
+    """The actor that the token of a server is bound to, which the first call asks for; a failed question is repeated.
+
+    What is listed does not wait for it: a client starts this server although the other one is away.
+    """
+
+    def __init__(self, ask: Callable[[], str | None] | None) -> None:
+        self._ask = ask
+        self._asking: asyncio.Future[str | None] | None = None
+        self.name: str | None = None
+
+    async def settle(self) -> None:
+        """Know it from here on. Raises what the server raises."""
+        if self._ask is None:
+            return
+        if self._asking is None:
+            self._asking = asyncio.ensure_future(asyncio.to_thread(self._ask))
+        asking = self._asking
+        try:
+            self.name = await asyncio.shield(asking)
+        except errors.HoldfastError:
+            if self._asking is asking:
+                self._asking = None
+            raise
+
+
 def as_step(call: Callable[P, Awaitable[Any]], /, *args: P.args, **kwargs: P.kwargs) -> Op:
     """A call with keyword arguments as data, for `txn`: `as_step(ws.tasks.note, id=id, text=text)`."""
     return Op(operation_of(call).name, kwargs)

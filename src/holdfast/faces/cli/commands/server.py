@@ -253,7 +253,7 @@ class _Relayed(Session):
             raise _DeclinedError("it is for another workspace")
         return place
 
-    def open(self, writing: bool = False) -> Any:
+    def open(self, writing: bool = False, named: bool = False) -> Any:
         """The served workspace, in the context of this call; it stays open."""
         assert self.place.folder is not None
         context = Context(self._actor(), until=self._request.until)
@@ -394,7 +394,7 @@ def login(session: Session, given: dict[str, Any]) -> int:
     if certificate is not None:
         certificate = os.path.abspath(certificate)
     token = _token(session, given)
-    with connect(url, token=token, actor=session.actor, verify=certificate or True) as workspace:
+    with connect(url, token=token, actor=session.chosen, verify=certificate or True) as workspace:
         revision = workspace.revision
     path = remember(url, Credentials(token, certificate), session.environ)
     text = f"the token works, the workspace is at revision {revision}; stored in {path}"
