@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.client_sessions import session_actor
+from holdfast.faces.cli.setup.hooks import PROBE
 from holdfast.faces.http.auth import Tokens
 from holdfast.remote import RemoteWorkspace
 from tests.cli.calling import Answer, Shell
@@ -190,3 +191,44 @@ def test_what_holds_up_no_work_is_not_held_up_by_a_server(over: Shell, clients: 
         assert one.hook(event, "s-1").code == 0, event
     assert one.hook("SessionEnd", "s-new").code == 0
     assert one.edit(over.folder / "x", "s-1").code != 0, "but nobody knows whether this is free"
+
+
+# --- setup --check ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("client", ["claude", "codex", "cursor", "gemini"])
+def test_check_tries_the_guard_as_a_session_and_leaves_no_record(
+    over: Shell, shell: Shell, tmp_path: Path, client: str
+) -> None:
+    assert over("setup", client).code == 0
+    well = over("setup", client, "--check")
+    assert (well.code, f"{client} guard: installed, never ran" in well.out) == (0, True), well
+    assert not [*(tmp_path / "state").rglob("sessions")]
+    wrong = over.with_(HOLDFAST_ACTOR="bob")("setup", client, "--check")
+    assert (wrong.code, "this token acts as ada, not as bob" in wrong.out) == (1, True), wrong
+    assert shell("init").code == 0
+    local = shell("setup", client, "--check")
+    assert (local.code, f"{client} guard: installed, never ran" in local.out) == (0, True), local
+
+
+def test_the_session_of_a_check_acts_as_any_other_and_leaves_nothing(over: Shell, clients: Clients) -> None:
+    state = Path(over.environ["XDG_STATE_HOME"])
+    one = clients(over)
+    assert one.edit(over.folder / "free", PROBE).code == 0
+    assert one("path", "lock", "src/**", "--actor", "ada").code == 0
+    assert one.edit(over.folder / "src" / "x", PROBE).code == 0, "it acts as the token's actor"
+    assert not [*state.rglob("sessions")]
+
+
+@pytest.mark.parametrize("how", ["HOLDFAST_TOKEN", "HOLDFAST_TOKEN_FILE", "login"])
+def test_check_has_the_token_that_the_hooks_will_have(
+    over: Shell, shell: Shell, server: Running, tmp_path: Path, how: str
+) -> None:
+    (tmp_path / "secret").write_text(over.environ["HOLDFAST_TOKEN"])
+    given = {"HOLDFAST_TOKEN": over.environ["HOLDFAST_TOKEN"], "HOLDFAST_TOKEN_FILE": str(tmp_path / "secret")}
+    if how == "login":
+        assert shell("login", server.url, "--token-file", str(tmp_path / "secret")).code == 0
+    there = shell.with_(HOLDFAST_URL=server.url, **{name: value for name, value in given.items() if name == how})
+    assert there("setup", "claude").code == 0
+    checked = there("setup", "claude", "--check")
+    assert checked.code == 0, checked

@@ -38,6 +38,15 @@ BUGS = [
         BOUND,
     ),
     Bug(
+        "a check of setup leaves a record of a run",
+        "faces/cli/commands/agents.py",
+        """        if id == self._hooks.PROBE:
+            return None
+""",
+        "",
+        BOUND,
+    ),
+    Bug(
         "a claim is recalled whenever the agent wants to stop",
         "faces/cli/commands/reminders.py",
         """    news = [task for task in claims if task.id not in known.recalled and not task.parked]

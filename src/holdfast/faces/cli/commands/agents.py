@@ -291,10 +291,15 @@ class _Hook:
         self.unclear: errors.Invalid | None = None
 
     def begin(self, session: Session, command: str) -> str | None:
-        """Act as the client's session, and record that it called; returns its actor, None if it has no id."""
+        """Act as the client's session, and record that it called; returns its actor, None if it has no id.
+
+        A check of `setup` acts as a session would, and that is all: it has no actor to report to, and no record.
+        """
         id = self._hooks.session_of(self._client, self._payload)
         actor = session.chosen or (None if id is None else self._name(session, id))
         session.given = {**session.given, "actor": actor}
+        if id == self._hooks.PROBE:
+            return None
         if actor is not None and id is not None:
             begins = self.event == "start" and self._hooks.follows(self._payload)
             event = "next" if begins else self.event or ""

@@ -43,6 +43,7 @@ _NAMES: Final = {"prompt": "UserPromptSubmit", "after": "PostToolUse"}
 _NAMES_OF_GEMINI: Final = {"prompt": "BeforeAgent", "after": "AfterTool"}
 _PATHS: Final = ("file_path", "notebook_path", "path", "target_file")
 
+PROBE: Final = "holdfast-setup-check"  # the session of a check by `setup`, which leaves no record
 Answer = tuple[str, str, int]  # what a hook prints on standard output and on standard error, and its exit code
 
 
@@ -102,7 +103,7 @@ def paths_of(client: str, payload: Any) -> list[str]:
 
 
 def folder_of(payload: Any) -> str:
-    """Return the folder that a call counts from; empty if it does not say."""
+    """Return the folder that a call counts from; empty if it does not say. Raises Invalid if it can be none."""
     roots = payload.get("workspace_roots") if isinstance(payload, dict) else None
     folder = _text(payload, "cwd") or (str(roots[0]) if isinstance(roots, list) and roots else "")
     call = payload.get("tool_input") if isinstance(payload, dict) else None
