@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 FOLDER: Final = "sessions"
+SEVERAL: Final = "HOLDFAST_SEVERAL"  # by which a command tells a server of its folder what `Several` says
 _SHELLS: Final = {"sh", "dash", "bash", "zsh", "fish", "ash", "ksh", "busybox", "env", "timeout"}
 _DEEPEST: Final = 64  # processes above this one
 
@@ -78,6 +79,13 @@ def find_actor(folder: str) -> str | None:
         return actor_for(folder)
     except Several:
         return None
+
+
+def recorded_as(folder: str, session: str) -> str | None:
+    """Return the actor that the hooks of this client recorded for a session; None if they recorded none."""
+    above = client()
+    known = [] if above is None else _read(os.path.join(folder, FOLDER, f"{above[0]}-{above[1]}"))
+    return next((actor for id, actor, _ in known if id == session), None)
 
 
 def record(folder: str, hook: str, session: str, actor: str, event: str) -> None:

@@ -62,6 +62,7 @@ def log(message: str, hint: str = "") -> None:
 NAME_YOURSELF: Final = 'holdfast.open(..., actor="agent-1")'
 NAME_YOURSELF_REMOTELY: Final = 'holdfast.connect(..., actor="agent-1")'
 RESTORE_BACKUP: Final = "restore the latest backup into a new folder"  # what a replica of a log need not do
+LEAVE_OUT_ACTOR: Final = "holdfast.connect(...) without actor="
 SEND_TOKEN: Final = 'holdfast.connect(url, token="...")'
 
 
@@ -159,6 +160,16 @@ class InvalidHolder(Invalid, code="INVALID_HOLDER"):
     """No holder was given, and the actor is only a name derived from user and host."""
 
     default_hint = f"name yourself: {NAME_YOURSELF}"
+
+    def among(self, sessions: str, hint: str) -> InvalidHolder:
+        """The same where one of several sessions of a client calls, and nobody knows which.
+
+        It is this error if a name was given, which is not valid.
+        """
+        if not self.hint.startswith(self.default_hint.partition(":")[0]):
+            return self
+        message = f"this needs a name, and several sessions of this client act at once: {sessions}"
+        return InvalidHolder(message, hint=hint, **self.details)
 
 
 class InvalidFilter(Invalid, code="INVALID_FILTER"):

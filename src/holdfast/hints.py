@@ -13,7 +13,14 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from holdfast.arguments import VOCABULARY
-from holdfast.errors import NAME_YOURSELF, NAME_YOURSELF_REMOTELY, SEND_TOKEN, InvalidValue, ReadOnly
+from holdfast.errors import (
+    LEAVE_OUT_ACTOR,
+    NAME_YOURSELF,
+    NAME_YOURSELF_REMOTELY,
+    SEND_TOKEN,
+    InvalidValue,
+    ReadOnly,
+)
 from holdfast.types import CONDITION_HINT, OPERATION_HINT
 
 if TYPE_CHECKING:
@@ -39,6 +46,11 @@ _OUT_OF_SANDBOX: Final = (
 # Phrases for what is not an operation, in the words of the command line, HTTP and MCP; {at} is `--dir FOLDER` if given.
 OTHERWISE: Final = {
     **dict.fromkeys((NAME_YOURSELF, NAME_YOURSELF_REMOTELY), _NAME_YOURSELF),
+    LEAVE_OUT_ACTOR: (
+        "leave out --actor, and unset HOLDFAST_ACTOR",
+        "leave out the header X-Agent-ID",
+        "start this server without --actor and HOLDFAST_ACTOR",
+    ),
     SEND_TOKEN: ("holdfast login URL", "send the header Authorization: Bearer TOKEN", ""),
     "holdfast.upgrade(path)": ("holdfast upgrade{at}", *["`holdfast upgrade`"] * 2),
     "holdfast.salvage(path, file)": (

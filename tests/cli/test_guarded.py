@@ -285,3 +285,32 @@ def test_i22_doctor_and_check_report_hooks_that_are_gone_or_switched_off(shell: 
             assert (found.code, what in found.out) == (1, True), found
     assert shell("setup", "claude", "--remove").code == 0
     assert shell("doctor").code == 0, "it is not wanted here"
+
+
+# --- what no client sends ---------------------------------------------------------------------------------------------
+
+STRANGE = {
+    "a path with a NUL": ('{"tool_input": {"file_path": "src/a\\u0000b"}}', "names a path with a NUL"),
+    "a folder with a NUL": ('{"cwd": "/a\\u0000b", "tool_input": {"file_path": "x"}}', "names a path with a NUL"),
+    "a folder of a command with a NUL": (
+        '{"tool_input": {"workdir": "a\\u0000b", "file_path": "x"}}',
+        "names a path with a NUL",
+    ),
+    "deep JSON": ('{"tool_input": ' + "[" * 50_000 + "]" * 50_000 + "}", "needs the client's JSON on standard input"),
+    "a path that is too long": ('{"tool_input": {"file_path": "' + "d/" * 5000 + 'x"}}', ""),
+    "a name that is too long": ('{"tool_input": {"file_path": "' + "d" * 5000 + '/x"}}', ""),
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_input_that_no_client_sends_is_refused_in_words(shell: Shell, repository: Path, what: str) -> None:
+    assert shell("init").code == 0
+    assert shell("setup", "claude").code == 0
+    text, words = STRANGE[what]
+    for client in CLIENTS:
+        asked = text.replace('"file_path": "', '"command": "*** Add File: ') if client == "codex" else text
+        ran = shell.run(["sh", "-c", line(f"guard --hook {client}")], asked)
+        refused = ran.code == 2 or '"deny"' in ran.out
+        assert (refused or not words, words in ran.err, "Traceback" in ran.err) == (True, True, False), (client, ran)
+    begun = shell("prime", "--hook", "claude", stdin=text)
+    assert "Traceback" not in begun.err, begun

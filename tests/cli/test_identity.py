@@ -354,6 +354,41 @@ def test_over_mcp_none_of_several_sessions_is_guessed_and_the_refusal_names_them
     assert shell("path", "list", "--json").data[0]["holder"] == session_actor("claude", "s-2")
 
 
+@pytest.mark.parametrize("served", [False, True], ids=["store", "server"])
+def test_in_a_shell_the_refusal_names_the_sessions_and_proposes_the_name_of_ones_own(
+    clients: Callable[[], Client], repository: Path, served: bool
+) -> None:
+    server = Running(repository / ".holdfast") if served else None
+    try:
+        one = clients()
+        one.hook("SessionStart", "s-1", source="startup")
+        one.hook("SessionStart", "s-2", source="startup")
+        both = ", ".join(sorted(session_actor("claude", each) for each in ("s-1", "s-2")))
+        for words in (("path", "lock", "w/**"), ("next",)):
+            refused = one(*words, "--json")
+            assert refused.error["code"] == "INVALID_HOLDER"
+            assert f"several sessions of this client act at once: {both}" in refused.error["error"]
+            assert refused.error["hint"].startswith("add --actor NAME with the name of your own session")
+            assert "HOLDFAST_ACTOR" not in refused.error["hint"], "both would take the same name"
+        assert one("list").code == 0, "what needs no name is not refused"
+        own = session_actor("claude", "s-1")
+        assert one("path", "lock", "w/**", "--actor", own).code == 0
+        assert one.edit(repository / "w" / "f", "s-1").code == 0
+    finally:
+        if server is not None:
+            server.end()
+
+
+def test_turn_files_name_the_sessions_too(clients: Callable[[], Client], repository: Path) -> None:
+    one = clients()
+    assert one("turn", "init", "--actor", "ann").code == 0
+    one.hook("SessionStart", "s-1", source="startup")
+    one.hook("SessionStart", "s-2", source="startup")
+    refused = one("turn", "lock", "src/file", "--reason", "why", "--json")
+    assert session_actor("claude", "s-1") in refused.error["error"]
+    assert "--actor NAME with the name of your own session" in refused.error["hint"]
+
+
 def test_i22_codex_names_its_session_in_each_call(
     clients: Callable[[], Client], shell: Shell, repository: Path
 ) -> None:

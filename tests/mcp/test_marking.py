@@ -111,7 +111,7 @@ async def test_no_text_name_or_value_escapes_from_any_answer(ws: holdfast.Worksp
 
 def test_a_hint_names_tools_and_not_calls_of_python() -> None:
     assert for_tools("claim another one: tasks.claim_next()") == "claim another one: task_claim"
-    assert for_tools('or wait: paths.lock(["src/a.py"], wait=60)') == "or wait: paths src/a.py wait=60"
+    assert for_tools('or wait: paths.lock(["src/a.py"], wait=60)') == "or wait: paths action=lock src/a.py wait=60"
     assert for_tools("holdfast.open(path) opens it") == "holdfast.open(path) opens it"
 
 

@@ -62,8 +62,9 @@ async def test_i22_a_prompt_that_cannot_be_made_is_refused_with_what_it_takes(ws
     async with inside(ws) as agent:
         for name, given, words in (
             ("sing", {}, "there is no prompt 'sing'"),
-            ("done", {}, "its arguments are task (string), summary (string)"),
-            ("done", {"task": "hf-none"}, "TASK_NOT_FOUND"),
+            ("done", {}, "done needs 'task': its arguments are task (string), summary (string)"),
+            ("done", {"task": "hf-none"}, "TASK_NOT_FOUND (done with task 'hf-none')"),
+            ("next", {"colour": "red"}, "next has no argument 'colour'"),
             ("next", {"colour": "red"}, "its only argument is tag (string)"),
         ):
             with pytest.raises(MCPError) as refused:

@@ -280,7 +280,9 @@ async def test_paths_are_locked_checked_and_given_back(ws: holdfast.Workspace) -
         refused = await other.refusal("paths", action="check", paths=["README.md", "src/app.py"])
         assert (refused.code, refused.details["holder"]) == ("HELD", "ann")
         assert await other.call("paths", action="check", paths=["README.md"]) == {"allowed": True}
-        assert (await other.refusal("paths", action="lock", paths=["src/app.py"])).code == "HELD"
+        held = await other.refusal("paths", action="lock", paths=["src/app.py"])
+        assert held.code == "HELD"
+        assert "or wait: paths action=lock src/app.py wait=60" in held.content["hint"]
         assert (await agent.call("paths", action="check", paths=["src/app.py"]))["mine"][0]["id"] == taken["id"]
         await agent.call("paths", action="lock", paths=["docs/a.md"], shared=True)
         none = await agent.call("paths", action="release", paths=["docs/b.md"])
@@ -312,6 +314,10 @@ async def test_mail_is_sent_read_answered_and_acknowledged(ws: holdfast.Workspac
         assert [each["body"] for each in thread] == ["Who has this?", "I do"]
         assert (await agent.refusal("mail_inbox", ack=["none"])).code == "MESSAGE_NOT_FOUND"
         assert (await agent.refusal("mail_send", body="to whom?")).code == "INVALID"
+        for body in ("", " \n"):
+            assert (
+                (await agent.refusal("mail_send", to=["bob"], body=body)).content["message"].startswith("body is empty")
+            )
         assert (await agent.refusal("mail_inbox", ack=[sent["id"]])).code == "NOT_RECIPIENT"
 
 

@@ -6,6 +6,7 @@ from tests.teeth.bug import Bug
 
 LINE = ("tests/cli/test_hook_line.py",)
 IDENTITY = ("tests/cli/test_identity.py",)
+BOUND = ("tests/cli/test_bound.py",)
 NEWS = ("tests/cli/test_attend.py",)
 SETUP = ("tests/cli/test_setup.py",)
 READ_ONLY = ("tests/unit/test_read_only.py", "tests/cli/test_sandbox.py")
@@ -26,6 +27,24 @@ BUGS = [
 """,
         "",
         IDENTITY,
+    ),
+    Bug(
+        "a session of a bound token acts under a name of its own",
+        "faces/cli/commands/agents.py",
+        """            return session.bound or own
+""",
+        """            return own
+""",
+        BOUND,
+    ),
+    Bug(
+        "a check of setup leaves a record of a run",
+        "faces/cli/commands/agents.py",
+        """        if id == self._hooks.PROBE:
+            return None
+""",
+        "",
+        BOUND,
     ),
     Bug(
         "a claim is recalled whenever the agent wants to stop",

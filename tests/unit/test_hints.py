@@ -43,7 +43,7 @@ TURN_CALL = re.compile(r"\bturnfile\.([A-Za-z_.]+)\(")
             'wait: paths.lock(["a b.py", "c.py"], wait=60)',
             "wait: holdfast path lock 'a b.py' c.py --wait 60",
             "wait: POST /api/paths/lock with wait=60",
-            "wait: paths a b.py c.py wait=60",
+            "wait: paths action=lock a b.py c.py wait=60",
         ),
         (
             'tasks.release("hf-1", force=True) takes it away',

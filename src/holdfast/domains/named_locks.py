@@ -123,7 +123,7 @@ class Locks(Domain[M]):
         ),
         frees=True,
         nothing=("nobody holds {name}, so nothing was released",),
-        mcp="lock",
+        mcp="lock action=release",
     )
     refresh = write(
         refresh,
@@ -132,7 +132,7 @@ class Locks(Domain[M]):
         help="Renew your lock; exit code 15 if it was lost meanwhile.",
         examples=(example("holdfast lock refresh deploy --ttl 60", _LOCK),),
         grants=True,
-        mcp="lock",
+        mcp="lock action=renew",
     )
     check = read(
         check_lock,
@@ -159,7 +159,7 @@ class Locks(Domain[M]):
         cli="lock find",
         help="Show who holds a lock; nothing if nobody does.",
         examples=(example("holdfast lock find deploy --json", _LOCK),),
-        mcp="lock",
+        mcp="lock action=check",
     )
     list = read(
         list_locks,

@@ -342,7 +342,8 @@ class Access(msgspec.Struct, frozen=True):
             return
         for name in (*_ACTING, op.route.names_actor):
             if given.get(name) not in (None, self.actor):
-                raise errors.Forbidden(f"this token acts as {self.actor}, not as {given[name]}")
+                hint = f"leave out {name}, or use a token that is bound to no actor"
+                raise errors.Forbidden(f"this token acts as {self.actor}, not as {given[name]}", hint=hint)
         if op.route.confined_by:
             given[op.route.confined_by] = self.actor
 

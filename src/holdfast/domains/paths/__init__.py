@@ -197,7 +197,7 @@ class Paths(Domain[M]):
             example("holdfast path lock src/parser/rules.py  # exit code 12: agent-2 has it", _THEIRS),
         ),
         grants=True,
-        mcp="paths",
+        mcp="paths action=lock",
     )
     release = write(
         _grants.release,
@@ -217,7 +217,7 @@ class Paths(Domain[M]):
             "{holder} holds no path locks, so nothing was released",
         ),
         arguments=_EITHER,
-        mcp="paths",
+        mcp="paths action=release",
     )
     refresh = write(
         _grants.refresh,
@@ -234,7 +234,7 @@ class Paths(Domain[M]):
         cli="path check",
         help="Pass if you may edit a path; exit code 12 if somebody has locked it.",
         examples=(example("holdfast path check src/parser/rules.py", _PATH),),
-        mcp="paths",
+        mcp="paths action=check",
     )
     check_token = read(
         check_token,

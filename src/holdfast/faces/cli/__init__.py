@@ -226,6 +226,8 @@ def _run(arguments: list[str], key: str | None) -> int:
     heard = errors.HEARS.set(session.hear)
     try:
         return command.run(session, given)
+    except errors.InvalidHolder as error:
+        raise session.explain(error) from None
     except errors.HoldfastError as error:
         if key is None or not (isinstance(error, errors.Unavailable) or error.details.get("key") == key):
             raise

@@ -16,8 +16,6 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from holdfast import client_sessions, errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage, convert
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
 
 # What every command takes.
 NOTHING: Final = 4  # the exit code of a command that found nothing to take
+ONE_OF_SEVERAL: Final = "add --actor NAME with the name of your own session, which its start text says"
 GLOBAL: Final = (
     Argument("dir", help="the folder of the workspace"),
     Argument("url", help="the address of a server, instead"),
@@ -52,21 +51,6 @@ GLOBAL: Final = (
     Argument("verbose", "flag", short="-v", help="say whether a server carries it out, or this process"),
     Argument("help", "flag", short="-h", help="show what a command takes"),
 )
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """The acting name, its source, and the role that a server grants."""
-
-    actor: str
-    why: str
-    role: str | None = None
-
-    @property
-    def may_hold(self) -> bool:
-        """Whether this name may claim, lock and mail."""
-        from holdfast.types import DerivedActor
-
-        return not isinstance(self.actor, DerivedActor) and self.role != "read"
 
 
 class Session:
@@ -135,9 +119,14 @@ class Session:
         return location.find(self.given, self.environ, lambda: self.folder)
 
     @property
+    def chosen(self) -> str | None:
+        """The actor, if a name was chosen."""
+        return self.given.get("actor") or self.environ.get("HOLDFAST_ACTOR") or None
+
+    @property
     def actor(self) -> str | None:
         """The actor, if a name was chosen, or recorded for the client's session that this call belongs to."""
-        return self.given.get("actor") or self.environ.get("HOLDFAST_ACTOR") or self.recorded
+        return self.chosen or self.recorded
 
     @cached_property
     def recorded(self) -> str | None:
@@ -145,10 +134,37 @@ class Session:
         place = self.find_place()
         return None if place is None else client_sessions.find_actor(location.private_folder(place, self.environ))
 
-    def open(self, writing: bool = False) -> Workspace | RemoteWorkspace:
-        """The workspace, in the context of this call. A folder that was named is made by the first write."""
+    @cached_property
+    def told(self) -> dict[str, Any]:
+        """What the server says of its token, whatever name was chosen; it is asked once."""
+        from holdfast.workspace.context import derive_actor
+
+        unnamed = {name: value for name, value in self.environ.items() if name != "HOLDFAST_ACTOR"}
+        with self._reach(self.place.name, derive_actor(unnamed)) as workspace:
+            return workspace.whoami()
+
+    @property
+    def bound(self) -> str | None:
+        """The actor that the token of a server is bound to; None if it is bound to none, or in a folder."""
+        place = self.find_place()
+        return None if place is None or place.folder is not None else self.told["actor"]
+
+    def acting(self, always: bool = False) -> str | None:
+        """The actor in this workspace: on a server, a session acts as the one that its token is bound to.
+
+        None if no name is known here: a server then decides. With `always` it is asked for its decision.
+        """
+        if self.chosen or not (always or self.recorded):
+            return self.actor
+        return self.bound or self.recorded
+
+    def open(self, writing: bool = False, named: bool = False) -> Workspace | RemoteWorkspace:
+        """The workspace, in the context of this call. A folder that was named is made by the first write.
+
+        `named`: its actor is the name that its calls act under, also where only a server knows that.
+        """
         place = self.place
-        return self._connect(place.name) if place.folder is None else self.open_local(writing)
+        return self._connect(place.name, named) if place.folder is None else self.open_local(writing)
 
     def open_local(self, writing: bool = False) -> Workspace:
         """The workspace in a folder."""
@@ -171,8 +187,8 @@ class Session:
             opened = open_workspace(place.folder, actor=self.actor)
         return opened.using(**self._context())
 
-    def _connect(self, url: str) -> RemoteWorkspace:
-        return self._reach(url, self.actor).using(**self._context())
+    def _connect(self, url: str, named: bool) -> RemoteWorkspace:
+        return self._reach(url, self.acting(named)).using(**self._context())
 
     def _reach(self, url: str, actor: str | None) -> RemoteWorkspace:
         from holdfast.faces.cli.credentials import credentials
@@ -236,37 +252,14 @@ class Session:
             return str(several)
         return ""
 
-    def identify(self) -> Identity:
-        """The acting name and its source; a server is asked, because its token may decide that."""
-        chosen = self._chosen()
-        if self.place.folder is not None:
-            return chosen
-        try:
-            with self._reach(self.place.name, None) as workspace:
-                told = workspace.whoami()
-        except errors.HoldfastError as error:
-            return msgspec.structs.replace(chosen, why=f"{chosen.why}; the server was asked, but: {error.message}")
-        if told["actor"] is None:
-            return msgspec.structs.replace(chosen, role=told["role"])
-        why = "bound to the token for this server"
-        if self.actor not in (None, told["actor"]):
-            why += f", which refuses calls as {self.actor} ({chosen.why})"
-        return Identity(told["actor"], why, told["role"])
+    def explain(self, error: errors.InvalidHolder) -> errors.InvalidHolder:
+        """A refusal for want of a name, which says so if several sessions act at once and none could be guessed."""
+        several = self.several
+        return error.among(several, ONE_OF_SEVERAL) if several else error
 
-    def _chosen(self) -> Identity:
-        """The same, as far as this machine knows."""
-        from holdfast.workspace.context import derive_actor
-
-        if self.given.get("actor"):
-            return Identity(self.given["actor"], "--actor")
-        if self.environ.get("HOLDFAST_ACTOR"):
-            return Identity(self.environ["HOLDFAST_ACTOR"], "HOLDFAST_ACTOR")
-        if self.recorded:
-            return Identity(self.recorded, "recorded by the hooks of this client's session")
-        why = "derived from user and host; it may read, create and change, but not claim, lock or mail: see --actor"
-        if several := self.several:
-            why = f"derived, because several sessions of this client act at once ({several}): give --actor"
-        return Identity(derive_actor(), why)
+    def recorded_as(self, session: str) -> str | None:
+        """The actor that hooks of this client recorded for a session, if they did."""
+        return client_sessions.recorded_as(location.private_folder(self.place, self.environ), session)
 
     def note_hook(self, hook: str, session: str, actor: str, event: str) -> None:
         """Record a call by a client's hook, and which session its process belongs to."""
@@ -389,7 +382,9 @@ def _nothing(session: Session, op: Operation[..., Any], arguments: dict[str, Any
 
 def _first(sentences: tuple[str, ...], session: Session, arguments: Mapping[str, Any]) -> str:
     """The first sentence whose arguments were given; empty if there is none."""
-    known = {"holder": session.actor, **arguments}
+    known = dict(arguments)
+    if "holder" not in known and any("{holder}" in words for words in sentences):
+        known["holder"] = session.acting(always=True)
     for words in sentences:
         try:
             return words.format_map(known)

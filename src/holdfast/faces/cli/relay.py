@@ -261,11 +261,17 @@ def _environment() -> dict[str, str]:
 
 
 def _named(own: Sequence[str], folder: str) -> dict[str, str]:
-    """The environment, with the name of the client's session that this process belongs to, if none was chosen."""
+    """The environment, with the name of the client's session that this process belongs to, if none was chosen.
+
+    If it may belong to several, with their names.
+    """
     environment = _environment()
     if environment.get("HOLDFAST_ACTOR") or "--hook" in own or value_of(own, "--actor"):
         return environment
-    actor = client_sessions.find_actor(folder)
+    try:
+        actor = client_sessions.actor_for(folder)
+    except client_sessions.Several as several:
+        return {**environment, client_sessions.SEVERAL: str(several)}
     return environment if actor is None else {**environment, "HOLDFAST_ACTOR": actor}
 
 

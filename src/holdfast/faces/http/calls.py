@@ -223,7 +223,8 @@ def access_of(token: Token, actor_header: bytes | None, derived: bytes | None) -
     bound = token.actor
     named = _text(ACTOR, actor_header, errors.Invalid if bound is None else errors.Forbidden)
     if bound is not None and named not in (None, bound):
-        raise errors.Forbidden(f"this token acts as {bound}, not as {named}")
+        hint = f"act as {bound}: {errors.LEAVE_OUT_ACTOR}; or use a token that is bound to no actor"
+        raise errors.Forbidden(f"this token acts as {bound}, not as {named}", hint=hint)
     actor = bound if bound is not None else named
     if actor is None:
         actor = DerivedActor(_text(DERIVED, derived) or f"token-{token.id}")

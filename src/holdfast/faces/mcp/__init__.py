@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
@@ -39,26 +39,31 @@ def serve_stdio(
     profile: str = "core",
     turn_dir: str | None = None,
     identify: Callable[[Any], str | None] | None = None,
+    bound: Callable[[], str | None] | None = None,
 ) -> None:
     """Serve until the client closes the streams. Claims stay until they expire.
 
     `identify` returns the actor of a request, from its `_meta`; where it returns None, or is not given, the actor is
     that of the workspace. Where it raises Several, nobody can tell which of these sessions asks: what needs a name is
-    refused. `turn_dir` is the folder of a working session; the profile `all` then has tools for its turn files.
+    refused. `bound` asks the server, in a thread, for the actor that its token is bound to: if there is one, every
+    request acts as that. `turn_dir` is the folder of a working session; the profile `all` then has tools for its turn
+    files.
     """
     from holdfast.client_sessions import Several
-    from holdfast.faces.mcp.client import OneOfSeveral, Session
+    from holdfast.faces.mcp.client import BoundActor, OneOfSeveral, Session
     from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
     from holdfast.workspace.tokens import MemoryTokens
 
     tools_of(profile)  # raises Invalid if there is none of this name
+
+    only = BoundActor(bound)
 
     def callers() -> Callable[[Any], Caller]:
         sessions: dict[str, Session] = {}  # each has the tokens of what its actor holds
 
         def caller_of(context: Any) -> Session:
             try:
-                found = None if identify is None else identify(context.meta)
+                found = only.name or (None if identify is None else identify(context.meta))
             except Several as several:  # it has taken nothing that a session would remember
                 return OneOfSeveral(str(several), workspace.aio, workspace.actor, profile, MemoryTokens())
             actor = workspace.actor if found is None else found
@@ -69,7 +74,7 @@ def serve_stdio(
 
         return caller_of
 
-    _serve(WORKSPACE, callers)
+    _serve(WORKSPACE, callers, only.settle)
 
 
 def serve_turns(turn_dir: str, actor: str) -> None:
@@ -81,12 +86,16 @@ def serve_turns(turn_dir: str, actor: str) -> None:
     _serve(TURNS, lambda: lambda _: caller)
 
 
-def _serve(offer: ServerDefinition, callers: Callable[[], Callable[[Any], Caller]]) -> None:
+def _serve(
+    offer: ServerDefinition,
+    callers: Callable[[], Callable[[Any], Caller]],
+    settle: Callable[[], Awaitable[None]] | None = None,
+) -> None:
     """Serve the callers of requests; what finds them is made once the loop runs."""
     protocol = load_protocol()
 
     async def serve() -> None:
-        await protocol.over_stdio(offer, callers())
+        await protocol.over_stdio(offer, callers(), settle)
 
     with _interruptible():
         asyncio.run(serve())

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _ASKED: Final = 20  # claims of a session that are looked at for losses
 _TAKE: Final = "acquire it with the tool lock, then read again what you are about to write"
-_NAMELESS: Final = errors.InvalidHolder.default_hint.partition(":")[0]
 _ONE_OF_SEVERAL: Final = (
     "nobody can tell which session of this client calls: end the others, or start this server with"
     " `holdfast mcp --actor NAME`"
@@ -197,10 +196,33 @@ class OneOfSeveral(Session):
         try:
             return await work
         except errors.InvalidHolder as error:
-            if not error.hint.startswith(_NAMELESS):  # another name was given, and is not valid
-                raise
-            message = f"this needs a name, and several sessions of this client act at once: {self._several}"
-            raise errors.InvalidHolder(message, hint=_ONE_OF_SEVERAL, **error.details) from error
+            raise error.among(self._several, _ONE_OF_SEVERAL) from None
+
+
+class BoundActor:
+    """The actor that the token of a server is bound to, which the first call asks for; a failed question is repeated.
+
+    What is listed does not wait for it: a client starts this server although the other one is away.
+    """
+
+    def __init__(self, ask: Callable[[], str | None] | None) -> None:
+        self._ask = ask
+        self._asking: asyncio.Future[str | None] | None = None
+        self.name: str | None = None
+
+    async def settle(self) -> None:
+        """Know it from here on. Raises what the server raises."""
+        if self._ask is None:
+            return
+        if self._asking is None:
+            self._asking = asyncio.ensure_future(asyncio.to_thread(self._ask))
+        asking = self._asking
+        try:
+            self.name = await asyncio.shield(asking)
+        except errors.HoldfastError:
+            if self._asking is asking:
+                self._asking = None
+            raise
 
 
 def as_step(call: Callable[P, Awaitable[Any]], /, *args: P.args, **kwargs: P.kwargs) -> Op:

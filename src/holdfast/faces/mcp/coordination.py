@@ -170,6 +170,8 @@ async def mail_send(
         raise errors.Invalid("a message needs to", hint="or reply_to, the id of the message it replies to")
     else:
         first = next(iter(body.strip().splitlines()), "")
+        if not subject and not first:
+            raise errors.Invalid("body is empty, and there is no subject", hint="say in body what they must know")
         sent = await session.ws.mail.send(to, subject or first[:_SUBJECT], body, task=task or None, type=kind, ack=ack)
     told = {"id": sent.id, "thread": sent.thread, "to": list(sent.status)}
     return told | filled(warnings=sent.warnings or None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, Final
@@ -27,18 +27,33 @@ CANCELLED: Final = -32800  # the code that the SDK uses for a cancelled request
 _log = logging.getLogger("holdfast.mcp")
 
 
-def build(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> Server[Any]:
-    """A server for a definition, whose requests each belong to a caller."""
+def build(
+    definition: ServerDefinition,
+    caller_of: Callable[[Any], Caller],
+    settle: Callable[[], Awaitable[None]] | None = None,
+) -> Server[Any]:
+    """A server for a definition, whose requests each belong to a caller.
+
+    `settle` is awaited before a call: it finds out what `caller_of` needs to know.
+    """
+
+    async def settled(context: Any) -> Caller:
+        if settle is not None:
+            await settle()
+        return caller_of(context)
 
     async def list_tools(context: Any, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[described(each) for each in definition.tools(caller_of(context)).values()])
 
     async def call_tool(context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
-        caller = caller_of(context)
-        offered = definition.tools(caller)
+        offered = definition.tools(caller_of(context))
         found = offered.get(asked.name)
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {asked.name[:80]!r}")
+        try:
+            caller = await settled(context)
+        except errors.HoldfastError as error:
+            return _refused(error, offered)
         with caller.cancellable(context.request_id), _traced(context):
             return await _called(found, caller, asked.arguments or {}, offered)
         raise MCPError(CANCELLED, "the client cancelled the call")
@@ -60,17 +75,19 @@ def build(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> S
         )
 
     @contextmanager
-    def refusing(context: Any) -> Iterator[None]:
+    def refusing(context: Any, asked: str = "") -> Iterator[None]:
+        """Raise errors as those of the protocol. Their text quotes nobody but the client: `asked` is what it sent."""
         try:
             yield
         except errors.HoldfastError as error:
             code = types.INVALID_PARAMS if error.status < 500 else types.INTERNAL_ERROR
             told = _structured(error, definition.tools(caller_of(context)))
-            raise MCPError(code, f"{error.code} {told['hint']}".strip(), told) from error
+            what = f"{error.code} ({asked})" if asked else error.code
+            raise MCPError(code, f"{what} {told['hint']}".strip(), told) from error
 
     async def read_resource(context: Any, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         with refusing(context):
-            text = marked(await definition.read(caller_of(context), asked.uri))
+            text = marked(await definition.read(await settled(context), asked.uri))
         content = types.TextResourceContents(uri=asked.uri, mime_type="text/plain", text=text)
         return types.ReadResourceResult(contents=[content])
 
@@ -93,9 +110,13 @@ def build(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> S
         found, given = definition.prompts.get(asked.name), asked.arguments or {}
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no prompt {asked.name[:80]!r}")
-        with refusing(context):
+        try:
             found.check(given)
-            text = types.TextContent(type="text", text=await found.text(caller_of(context), given))
+        except errors.Invalid as error:
+            told = _structured(error, ())
+            raise MCPError(types.INVALID_PARAMS, f"{error.code} {error.message}: {told['hint']}", told) from error
+        with refusing(context, f"{found.name} with {_shown(given)}" if given else found.name):
+            text = types.TextContent(type="text", text=await found.text(await settled(context), given))
         message = types.PromptMessage(role="user", content=text)
         return types.GetPromptResult(description=found.description, messages=[message])
 
@@ -104,7 +125,7 @@ def build(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> S
         of = asked.ref.name if isinstance(asked.ref, types.PromptReference) else asked.ref.uri
         known = (asked.context and asked.context.arguments) or {}
         with refusing(context):
-            caller, argument = caller_of(context), asked.argument
+            caller, argument = await settled(context), asked.argument
             values = await definition.complete(caller, of, argument.name, argument.value, known)
         return types.CompleteResult(completion=types.Completion(values=values, has_more=len(values) == MOST))
 
@@ -124,6 +145,11 @@ def build(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> S
     )
     server.middleware.clear()  # tracing
     return server
+
+
+def _shown(given: Mapping[str, str]) -> str:
+    """The arguments of a prompt, to be recognized."""
+    return ", ".join(f"{name} {value[:80]!r}" for name, value in given.items())
 
 
 @cache
@@ -173,9 +199,13 @@ def _structured(error: errors.HoldfastError, offered: Collection[str]) -> dict[s
 # --- transports ------------------------------------------------------------------------------------------------------
 
 
-async def over_stdio(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> None:
+async def over_stdio(
+    definition: ServerDefinition,
+    caller_of: Callable[[Any], Caller],
+    settle: Callable[[], Awaitable[None]] | None = None,
+) -> None:
     """Serve the client at the other end of the standard streams until it closes them."""
-    server = build(definition, caller_of)
+    server = build(definition, caller_of, settle)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 

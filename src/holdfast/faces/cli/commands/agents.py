@@ -122,11 +122,11 @@ def prime(session: Session, given: dict[str, Any]) -> int:
     hook = _Hook(session, given["hook"]) if "hook" in given else None
     if place is None or not place.exists:
         return 0 if hook is None else hook.answer("start", "")
-    actor = session.actor
-    if actor is None and place.folder is None:
-        who = session.identify()
-        actor = who.actor if who.may_hold else None
-    if hook is not None:
+    if hook is None:
+        from holdfast.faces.cli.identity import name_of
+
+        actor = name_of(session)
+    else:
         actor = hook.begin(session, "prime")
         if hook.event in ("prompt", "after"):
             return hook.answer("prompt", reminders.attend(session, actor, at_once=hook.event == "prompt"))
@@ -187,7 +187,10 @@ def guard(session: Session, given: dict[str, Any]) -> int:
     if hook is not None and refused:
         from holdfast.hints import for_shell
 
-        reasons = [f"{error.message} ({for_shell(error.hint, session.out.at)})" for error in refused]
+        hints = [for_shell(error.hint, session.out.at) for error in refused]
+        reasons = [
+            f"{error.message} ({hint})" if hint else error.message for error, hint in zip(refused, hints, strict=True)
+        ]
         return hook.answer("edit", "\n".join(reasons), blocked=True)
     if hook is not None:
         return hook.answer("edit", reminders.attend(session, actor, heard=hook.hears))
@@ -282,21 +285,44 @@ class _Hook:
         self._out = session.out
         try:
             self._payload = msgspec.json.decode(session.input() or b"{}")
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise errors.Invalid(f"--hook needs the client's JSON on standard input: {error}") from error
         self._client = hooks.client_of(client, self._payload)
         self.unclear: errors.Invalid | None = None
 
     def begin(self, session: Session, command: str) -> str | None:
-        """Act as the client's session, and record that it called; returns its actor, None if it has no id."""
-        actor = session.given.get("actor") or self._hooks.actor_of(self._client, self._payload, session.environ)
-        session.given = {**session.given, "actor": actor}
+        """Act as the client's session, and record that it called; returns its actor, None if it has no id.
+
+        A check of `setup` acts as a session would, and that is all: it has no actor to report to, and no record.
+        """
         id = self._hooks.session_of(self._client, self._payload)
+        actor = session.chosen or (None if id is None else self._name(session, id))
+        session.given = {**session.given, "actor": actor}
+        if id == self._hooks.PROBE:
+            return None
         if actor is not None and id is not None:
             begins = self.event == "start" and self._hooks.follows(self._payload)
             event = "next" if begins else self.event or ""
             session.note_hook(f"{self._client}-{command}", _field(id), _field(actor), event)
         return str(actor) if actor is not None else None
+
+    def _name(self, session: Session, id: str) -> str:
+        """The name of a session: on a server the actor that its token is bound to, else one made of its id.
+
+        What holds up no work asks only for a session that is new, and is held up by no server.
+        """
+        own = str(self._hooks.actor_of(self._client, self._payload, session.environ))
+        if session.place.folder is not None:
+            return own
+        passes = self.event in ("prompt", "after", "stop", "end")
+        if passes and (known := session.recorded_as(_field(id))) is not None:
+            return known
+        try:
+            return session.bound or own
+        except errors.HoldfastError:
+            if not passes:
+                raise
+            return own
 
     @property
     def event(self) -> hooks.Event | None:

@@ -95,7 +95,7 @@ def watch(session: Session, given: dict[str, Any]) -> int:
     wanted = _wanted(given)
     seen = 0
     with (
-        session.open() as workspace,
+        session.open(named=bool(given.get("needs_me"))) as workspace,
         workspace.watch(after=given.get("after"), timeout=given.get("timeout"), **wanted) as events,
     ):
         concerns = Concerns(workspace, workspace.actor) if given.get("needs_me") else None

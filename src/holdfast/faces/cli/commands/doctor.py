@@ -22,6 +22,7 @@ from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.nodes import describe_node
 from holdfast.faces.cli.commands.store import backups_of, copy_problem, server_of
+from holdfast.faces.cli.identity import identify
 from holdfast.faces.cli.output import folded, printable
 from holdfast.faces.cli.relay import describe_use
 from holdfast.filesystem import recorded_log
@@ -167,7 +168,7 @@ def _workspace(session: Session) -> Iterator[Found]:
 
 
 def _actor(session: Session) -> Iterator[Found]:
-    who = session.identify()
+    who = identify(session)
     if isinstance(who.actor, DerivedActor):
         yield "note", f"{who.actor} is derived from user and host: it may not claim, lock or mail", "set HOLDFAST_ACTOR"
     elif "which refuses" in who.why:
@@ -200,7 +201,7 @@ def _writable(session: Session) -> Iterator[Found]:
     if session.place.folder is not None and not os.access(session.place.folder, os.W_OK | os.X_OK):
         yield "bad", f"{session.place.folder} cannot be written from here", "allow writing in the sandbox"
         return
-    role = session.identify().role
+    role = identify(session).role
     if role == "read":
         yield "note", "the token may only read", "holdfast login with another, if you want to write"
     elif role == "agent":
@@ -215,7 +216,7 @@ _FOREVER: Final = 315_360_000.0  # ten years
 
 
 def _integrity(session: Session) -> Iterator[Found]:
-    role = session.identify().role
+    role = identify(session).role
     if role not in (None, "admin"):
         yield "note", f"not checked: the token has the role {role}", "holdfast doctor where the server runs checks it"
         return

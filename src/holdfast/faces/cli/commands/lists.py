@@ -77,7 +77,7 @@ def _mine(session: Session, given: dict[str, Any]) -> list[Any]:
     from holdfast.workspace.watch import every
 
     limit = given.pop("limit", 100)
-    with session.open() as workspace:
+    with session.open(named=True) as workspace:
         held = [*every(workspace.tasks.list, **given, claimed_by=workspace.actor)]
         ours = [*every(workspace.tasks.list, **given, assigned_to=workspace.actor)]
     known = {task.id for task in held}
@@ -89,7 +89,7 @@ def _mine(session: Session, given: dict[str, Any]) -> list[Any]:
 def _none_listed(session: Session, given: dict[str, Any], finished: bool, mine: bool) -> str:
     """Why a list is empty: there is nothing, nothing fits, or all of it is closed."""
     filters = {name: value for name, value in given.items() if name not in _VIEW}
-    with session.open() as workspace:
+    with session.open(named=mine) as workspace:
         if mine:
             return f"{workspace.actor} holds no task, and none is assigned to that name"
         closed = 0 if finished else workspace.tasks.list(**filters, status="closed", limit=1, total=True).total

@@ -47,10 +47,13 @@ def mcp(session: Session, given: dict[str, Any]) -> int:
     from holdfast.faces.mcp import serve_stdio
 
     trace_if_wanted(session.environ)
-    chosen = session.given.get("actor") or session.environ.get("HOLDFAST_ACTOR")
     session.recorded = None  # who it is may change from call to call
     with session.open(writing=True) as workspace:
-        serve_stdio(workspace, profile, turn_dir, None if chosen else _identify(session))
+        if session.chosen:
+            serve_stdio(workspace, profile, turn_dir)
+        else:
+            bound = None if session.place.url is None else lambda: session.bound
+            serve_stdio(workspace, profile, turn_dir, _identify(session), bound)
     return 0
 
 

@@ -111,7 +111,7 @@ def run(session: Session, given: dict[str, Any]) -> int:
     this process or the command is killed: the claim expires, and the task is ready again.
     """
     _check(given)
-    with session.open(writing=True) as workspace:
+    with session.open(writing=True, named=True) as workspace:
         if given.get("next"):
             return _take(session, workspace, given)
         before = workspace.tasks.get(given["task"])

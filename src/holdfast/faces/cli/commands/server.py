@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast import __version__, errors, private_socket
+from holdfast import __version__, client_sessions, errors, private_socket
 from holdfast.faces.cli import location, print_error, relay, understood
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
@@ -208,7 +208,10 @@ def _answer(request: private_socket.Request, workspace: Workspace, folder: Path)
             raise _DeclinedError(called.name)
         session = _Relayed(request, common, streams, pieces, workspace, folder)
         errors.HEARS.set(session.hear)
-        code = called.run(session, given)
+        try:
+            code = called.run(session, given)
+        except errors.InvalidHolder as error:
+            raise session.explain(error) from None
     except errors.Closed:  # the caller can open it again
         raise
     except errors.HoldfastError as error:
@@ -250,7 +253,7 @@ class _Relayed(Session):
             raise _DeclinedError("it is for another workspace")
         return place
 
-    def open(self, writing: bool = False) -> Any:
+    def open(self, writing: bool = False, named: bool = False) -> Any:
         """The served workspace, in the context of this call; it stays open."""
         assert self.place.folder is not None
         context = Context(self._actor(), until=self._request.until)
@@ -260,6 +263,11 @@ class _Relayed(Session):
     def recorded(self) -> str | None:
         """The caller has looked: this process belongs to no client."""
         return None
+
+    @property
+    def several(self) -> str:
+        """The same, as the caller has found it."""
+        return self.environ.get(client_sessions.SEVERAL, "")
 
     def note_hook(self, hook: str, session: str, actor: str, event: str) -> None:
         """Have the caller record it, which is below the client."""
@@ -386,7 +394,7 @@ def login(session: Session, given: dict[str, Any]) -> int:
     if certificate is not None:
         certificate = os.path.abspath(certificate)
     token = _token(session, given)
-    with connect(url, token=token, actor=session.actor, verify=certificate or True) as workspace:
+    with connect(url, token=token, actor=session.chosen, verify=certificate or True) as workspace:
         revision = workspace.revision
     path = remember(url, Credentials(token, certificate), session.environ)
     text = f"the token works, the workspace is at revision {revision}; stored in {path}"

@@ -441,8 +441,9 @@ def where(session: Session, given: dict[str, Any]) -> int:
 
     The same for the actor.
     """
-    place = session.place
-    who = session.identify()
+    from holdfast.faces.cli.identity import identify
+
+    place, who = session.place, identify(session)
     facts: dict[str, Any] = {"workspace": place.name, "why": place.why, "exists": place.exists}
     facts |= {"actor": str(who.actor), "actor_from": who.why, "may_hold": who.may_hold, "role": who.role}
     lines = [f"workspace  {place.name}", f"           {place.why}{'' if place.exists else '; there is none yet'}"]
@@ -453,8 +454,7 @@ def where(session: Session, given: dict[str, Any]) -> int:
         facts |= {"git_worktree": root, "backups": known}
         lines += [f"worktree   {root}"] if root else []
         lines += _server_lines(place.folder, facts, bool(session.given.get("direct")))
-        facts["log"] = recorded_log(place.folder)
-        facts["node"] = None
+        facts |= {"log": recorded_log(place.folder), "node": None}
         if facts["log"]:
             from holdfast.faces.cli.commands.nodes import node_of
 

@@ -16,7 +16,7 @@ import msgspec
 from holdfast import turnfile
 from holdfast.errors import Invalid, NotFound
 from holdfast.faces.cli.args import Argument, Usage
-from holdfast.faces.cli.call import Session
+from holdfast.faces.cli.call import ONE_OF_SEVERAL, Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.output import place_options, printable
 from holdfast.turnfile import tasks
@@ -60,6 +60,9 @@ def session_and_actor(session: Session, given: dict[str, Any], name: str = "hold
     who = given.pop(name, None) or session.actor
     if not who:
         also = f"--{name} NAME, " if name != "actor" else ""
+        if several := session.several:
+            what = f"no actor given, and several sessions of this client act at once: {several}"
+            raise Usage(what, hint=ONE_OF_SEVERAL)
         raise Usage("no actor given", hint=f"use {also}--actor NAME, or set HOLDFAST_ACTOR")
     return files, files.spelled(who)
 

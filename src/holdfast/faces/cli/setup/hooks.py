@@ -43,6 +43,7 @@ _NAMES: Final = {"prompt": "UserPromptSubmit", "after": "PostToolUse"}
 _NAMES_OF_GEMINI: Final = {"prompt": "BeforeAgent", "after": "AfterTool"}
 _PATHS: Final = ("file_path", "notebook_path", "path", "target_file")
 
+PROBE: Final = "holdfast-setup-check"  # the session of a check by `setup`, which leaves no record
 Answer = tuple[str, str, int]  # what a hook prints on standard output and on standard error, and its exit code
 
 
@@ -98,15 +99,22 @@ def paths_of(client: str, payload: Any) -> list[str]:
         hint = "its client may be newer than this holdfast, or the hook is registered for a tool that edits no file"
         raise Invalid("the call of the hook names no file to edit in a form that is known", hint=hint)
     folder = folder_of(payload)
-    return list(dict.fromkeys(os.path.join(folder, path) for path in found))
+    return list(dict.fromkeys(os.path.join(folder, _checked(path)) for path in found))
 
 
 def folder_of(payload: Any) -> str:
-    """Return the folder that a call counts from; empty if it does not say."""
+    """Return the folder that a call counts from; empty if it does not say. Raises Invalid if it can be none."""
     roots = payload.get("workspace_roots") if isinstance(payload, dict) else None
     folder = _text(payload, "cwd") or (str(roots[0]) if isinstance(roots, list) and roots else "")
     call = payload.get("tool_input") if isinstance(payload, dict) else None
-    return os.path.join(folder, _text(call, "workdir") or "")
+    return _checked(os.path.join(folder, _text(call, "workdir") or ""))
+
+
+def _checked(path: str) -> str:
+    """Return a path. Raises Invalid if no file can have it."""
+    if "\0" in path:
+        raise Invalid(f"the call of the hook names a path with a NUL: {path[:80]!r}", hint="no file has such a name")
+    return path
 
 
 def hears(client: str, event: Event) -> bool:

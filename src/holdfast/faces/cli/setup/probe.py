@@ -1,10 +1,10 @@
 """Whether the hooks that are installed work: they are run as the client runs them, and when they ran last is read.
 
 A file that looks right proves little: the program may be gone, or the client may not trust the folder. `try_hooks`
-runs the line that is in the file, in a bare environment and another working directory, with an edit that must be
-refused (of a file in the workspace's own folder) and one that must be allowed. `try_server` starts the MCP server as
-the client does, with nothing to read. `last_runs` tells from the record that hooks leave whether the client ever ran
-them. None changes anything.
+runs the line that is in the file as a session of the client would, in a bare environment and another working directory,
+with an edit that must be refused (of a file in the workspace's own folder) and one that must be allowed. `try_server`
+starts the MCP server as the client does, with nothing to read. `last_runs` tells from the record that hooks leave
+whether the client ever ran them. None changes anything.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ from holdfast.clock import SystemClock
 from holdfast.errors import Invalid
 from holdfast.faces.cli.location import FOLDER
 from holdfast.faces.cli.setup.clients import CLIENTS, hooks_folder
+from holdfast.faces.cli.setup.hooks import PROBE
 from holdfast.faces.cli.setup.line import server, words_of
 
 _TIMEOUT: Final = 30  # seconds: the line has decided long before
 _BARE: Final = "/usr/bin:/bin"
-_KEPT: Final = ("HOME", "HOLDFAST_DIR", "HOLDFAST_URL", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
+_KEPT: Final = (  # what names the workspace, its token and the actor, and where more of that is
+    *("HOLDFAST_DIR", "HOLDFAST_URL", "HOLDFAST_TOKEN", "HOLDFAST_TOKEN_FILE", "HOLDFAST_ACTOR"),
+    *("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"),
+)
 _REFUSED: Final = "belongs to the workspace"
 _SERVER: Final = re.compile(r"""holdfast["'],\s*["']mcp["']""")  # the end of its line, in JSON or TOML
 _EMPTY: Final = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"  # git's name of an empty file
@@ -127,13 +131,14 @@ def _run_staged(root: Path, command: str, path: Path, env: dict[str, str]) -> tu
 
 
 def _payload(client: str, root: Path, path: Path) -> dict[str, Any]:
-    """What a client tells before an edit; without a session, so that no run is recorded."""
+    """What a client tells before an edit, in a session of which no run is recorded."""
     event = {"cursor": "preToolUse", "gemini": "BeforeTool"}.get(client, "PreToolUse")
+    session = {"conversation_id" if client == "cursor" else "session_id": PROBE}
     edit: dict[str, Any] = {"tool_name": "Write", "tool_input": {"file_path": str(path)}}
     if client == "codex":
         patch = f"*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch\n"
         edit = {"tool_name": "apply_patch", "tool_input": {"command": patch}}
-    return {"hook_event_name": event, "cwd": str(root), **edit}
+    return {"hook_event_name": event, "cwd": str(root), **session, **edit}
 
 
 def _commands(client: str, root: Path) -> Iterator[tuple[str, str]]:
