@@ -121,6 +121,13 @@ def test_a_value_comes_back_as_it_was_set(made: Cli) -> None:
         assert made("cell", "get", "r", "c", "--json").data["value"] == json.loads(value)
 
 
+def test_an_export_to_a_dash_goes_to_standard_output(made: Cli, project: Path) -> None:
+    made("create", "x")
+    before = sorted(project.iterdir())
+    assert made("export", "-").out == made("export").out != ""
+    assert sorted(project.iterdir()) == before
+
+
 def test_an_import_counts_what_it_leaves_out(made: Cli, project: Path) -> None:
     made("create", "x")
     assert made("export", "one.jsonl").out == "1 task in one.jsonl\n"
