@@ -378,3 +378,12 @@ def test_a_file_that_cannot_be_read_as_settings_may_need_the_program(trees: tupl
     settings.write_text(f"// mine\n{settings.read_text()}")
     assert main("setup", "codex", "--remove").code == 0
     assert (main.folder / ".holdfast" / "program").exists()
+
+
+@pytest.mark.parametrize("client", CLIENT_NAMES)
+def test_a_lenient_guard_refuses_as_it_must(shell: Shell, repository: Path, client: str) -> None:
+    assert shell("init").code == 0
+    assert shell("setup", client, "--lenient").code == 0
+    checked = shell("setup", client, "--check")
+    assert (checked.code, "the guard refuses as it must" in checked.out) == (0, True), checked
+    assert "the guard does not work" not in shell("doctor").out

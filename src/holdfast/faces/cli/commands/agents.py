@@ -164,7 +164,7 @@ def prime(session: Session, given: dict[str, Any]) -> int:
 def guard(session: Session, given: dict[str, Any]) -> int:
     """Check whether you may edit a path: exit code 12 and the holder if not.
 
-    Raises Held if another agent has locked one.
+    Every refusal has this code, so that the line of a hook knows a decision from a failure.
     """
     hook = _Hook(session, given["hook"]) if "hook" in given else None
     if hook is not None:
@@ -191,11 +191,9 @@ def guard(session: Session, given: dict[str, Any]) -> int:
         return hook.answer("edit", "\n".join(reasons), blocked=True)
     if hook is not None:
         return hook.answer("edit", reminders.attend(session, actor, heard=hook.hears))
-    for error in refused[:-1]:
+    for error in refused:
         session.out.error(error)
-    if refused:
-        raise refused[-1]
-    return 0
+    return errors.Held.exit_code if refused else 0
 
 
 def _is_guarded(session: Session, paths: list[str]) -> bool:
