@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.arguments import VOCABULARY
 from holdfast.errors import NAME_YOURSELF, NAME_YOURSELF_REMOTELY, SEND_TOKEN, InvalidValue, ReadOnly
 from holdfast.types import CONDITION_HINT, OPERATION_HINT
+from holdfast.types.agents import looks_absolute
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
@@ -91,6 +92,14 @@ _TURN_TOOLS: Final = {
     **dict.fromkeys(("mail ack", "mail action", "mail block", "mail close"), "turn_mail_step"),
 }
 _SHELL_ONLY: Final = ("init", "mail export")
+
+
+def waiting(pattern: str) -> str:
+    """The call that waits for a lock on a pattern, as hints have it."""
+    import json  # errors are rare
+
+    name = f"./{pattern}" if looks_absolute(pattern) else pattern
+    return f"paths.lock([{json.dumps(name, ensure_ascii=False)}], wait=60)"
 
 
 def for_shell(hint: str, at: Sequence[str] = ()) -> str:

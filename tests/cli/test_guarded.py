@@ -285,3 +285,48 @@ def test_i22_doctor_and_check_report_hooks_that_are_gone_or_switched_off(shell: 
             assert (found.code, what in found.out) == (1, True), found
     assert shell("setup", "claude", "--remove").code == 0
     assert shell("doctor").code == 0, "it is not wanted here"
+
+
+# --- names that look like other places -------------------------------------------------------------------------------
+
+STRANGE = ("~n", "c:\\x", "c:/x", "~/x")
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_file_whose_name_looks_absolute_is_guarded_locked_and_committed(
+    shell: Shell, repository: Path, name: str
+) -> None:
+    assert shell("init").code == 0
+    assert shell("setup", "git").code == 0
+    (repository / name).parent.mkdir(exist_ok=True)
+    (repository / name).write_text("x")
+    shell.git("add", "-A")
+    shell.git("commit", "-q", "-m", "x")
+    assert shell("guard", f"./{name}", "--actor", "bob").code == 0
+    assert shell("guard", name, "--actor", "bob").code == 0, "it exists, so it is no home folder"
+    assert shell("path", "lock", name, "--actor", "ada").code == 0
+    (repository / name).write_text("y")
+    shell.git("add", "-A")
+    for refused in (
+        shell("guard", f"./{name}", "--actor", "bob"),
+        shell.with_(HOLDFAST_ACTOR="bob").run(["git", "commit", "-q", "-m", "y"]),
+    ):
+        assert refused.code
+        assert "locked by ada" in refused.err
+    assert shell("path", "release", name, "--actor", "ada").code == 0
+    shell.git("commit", "-q", "-m", "y")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_edits_a_file_whose_name_looks_absolute(made: Cli, repository: Path, client: str) -> None:
+    assert not refuses(made, client, repository / "~n")
+    assert made("path", "lock", "./~n", "--actor", "other").code == 0
+    assert refuses(made, client, repository / "~n")
+
+
+def test_a_home_folder_is_no_name_in_the_project(made: Cli, repository: Path) -> None:
+    for words in (["guard"], ["path", "lock"], ["path", "check"]):
+        for path in ("~/x", "C:\\x"):
+            refused = made(*words, path, "--actor", "ada")
+            assert (refused.code, "is absolute" in refused.err, f"./{path}" in refused.err) == (1, True, True), refused
+    assert made("path", "lock", "./~/x", "--actor", "ada").code == 0

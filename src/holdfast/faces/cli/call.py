@@ -287,19 +287,6 @@ class Session:
 
             after_write(self, folder)
 
-    def in_project(self, path: str) -> str | None:
-        """A path as every face and all worktrees of the project call it, from its root; None if it lies outside.
-
-        What is given counts from the current folder. Patterns are paths here: only how they begin matters.
-        """
-        path = os.path.abspath(os.path.join(self.folder, path))
-        root = location.project_root(self.place.folder, path)
-        if root is None:  # outside of every repository, and of the folder beside the workspace
-            above, name = os.path.split(self.place.folder or "")
-            root = above if name == location.FOLDER else self.folder
-        relative = os.path.relpath(path, root)
-        return None if relative.split(os.sep, 1)[0] == os.pardir else relative.replace(os.sep, "/")
-
     def tokens(self, holder: str) -> FileTokens:
         """The tokens of what a holder has here."""
         from holdfast.workspace.tokens import FileTokens
@@ -444,6 +431,7 @@ def _backed_up(session: Session, op: Operation[..., Any]) -> AbstractContextMana
 
 def _arguments(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> dict[str, Any]:
     """The arguments of an operation from what was given: paths as the project names them, pairs by their names."""
+    from holdfast.faces.cli import paths
     from holdfast.faces.cli.derive import argument_kind
     from holdfast.ids import is_uuid7
 
@@ -451,23 +439,16 @@ def _arguments(session: Session, op: Operation[..., Any], given: dict[str, Any])
     for name, value in given.items():
         match argument_kind(op, name):
             case "path":
-                arguments[name] = _in_project(session, value)
+                arguments[name] = paths.name_of(session, value)
             case "paths":
-                arguments[name] = [_in_project(session, each) for each in value]
+                arguments[name] = [paths.pattern_of(session, each) for each in value]
             case "lock" if not is_uuid7(value):
-                arguments[name] = _in_project(session, value)
+                arguments[name] = paths.pattern_of(session, value)
             case "pairs":
                 arguments |= dict(value)
             case _:
                 arguments[name] = value
     return arguments
-
-
-def _in_project(session: Session, path: str) -> str:
-    found = session.in_project(path) if path else path
-    if found is None:
-        raise Usage(f"{path} lies outside of the project", hint="paths count from the current folder")
-    return found
 
 
 def call(session: Session, workspace: Any, op: Operation[..., Any], arguments: dict[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands import reminders
 from holdfast.faces.cli.output import printable, short
+from holdfast.faces.cli.paths import in_project, typed
 
 if TYPE_CHECKING:
     from holdfast.faces.cli.setup import hooks
@@ -172,7 +173,7 @@ def guard(session: Session, given: dict[str, Any]) -> int:
     elif given.get("staged"):
         paths = _staged(session)
     else:
-        paths = [os.path.join(session.folder, path) for path in given.get("paths", [])]
+        paths = [os.path.join(session.folder, typed(session, path)) for path in given.get("paths", [])]
         if not paths:
             raise Usage("holdfast guard needs a PATH, or --staged", hint="holdfast help guard")
     where = paths if hook is None else paths or [os.path.join(hook.folder(session.folder), "")]
@@ -224,7 +225,7 @@ def _refused(session: Session, paths: list[str]) -> list[errors.HoldfastError]:
     """Return an error for each path that another agent holds, or that is a file of the workspace itself."""
     found: list[errors.HoldfastError] = []
     with session.open() as workspace:
-        named = [session.in_project(path) for each in paths for path in (each, _real(session, each))]
+        named = [in_project(session, path) for each in paths for path in (each, _real(session, each))]
         for relative in dict.fromkeys(named):
             if relative is None:  # no locks outside of the project
                 continue
