@@ -69,8 +69,9 @@ OTHERWISE: Final = {
 }
 SHELL, HTTP, TOOLS = range(3)
 
-_UNTOUCHED: Final = re.compile(r"(\b[a-z]+(?:\.[A-Za-z_]+)+\([^()]*\))")
-_CALL: Final = re.compile(r"\b(?:ws\.)?([a-z]+\.[a-z_]+)\(([^()]*)\)")
+_INSIDE: Final = r"""(?:[^()"]|"(?:[^"\\]|\\.)*")*"""  # of a call: a path in quotes may have brackets
+_UNTOUCHED: Final = re.compile(rf"(\b[a-z]+(?:\.[A-Za-z_]+)+\({_INSIDE}\))")
+_CALL: Final = re.compile(rf"\b(?:ws\.)?([a-z]+\.[a-z_]+)\(({_INSIDE})\)")
 _NAMED: Final = re.compile(r"(?<![?&])\b([a-z][a-z_]*)=([A-Za-z0-9]+|\[\.\.\.\]|\[\"[^\]]*\"\])")
 _LIST: Final = re.compile(r"\b([a-z][a-z_]*)=(\[[\"{][^\]]*\]|\{\"[^}]*\})")
 _CONSTANT: Final = re.compile(r"\b[a-z_]+=(?:True|False)\b")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -330,3 +332,69 @@ def test_a_home_folder_is_no_name_in_the_project(made: Cli, repository: Path) ->
             refused = made(*words, path, "--actor", "ada")
             assert (refused.code, "is absolute" in refused.err, f"./{path}" in refused.err) == (1, True, True), refused
     assert made("path", "lock", "./~/x", "--actor", "ada").code == 0
+
+
+# --- hints -----------------------------------------------------------------------------------------------------------
+
+
+def proposed(answer: str) -> list[str]:
+    """The command that a hint proposes, as its words."""
+    found = re.search(r"wait: holdfast (path lock .*?) --wait 60", answer)
+    assert found is not None, answer
+    return shlex.split(found[1])
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_a_hint_names_a_path_from_where_the_caller_stands(
+    shell: Shell, repository: Path, started: Callable[..., Any], served: bool
+) -> None:
+    assert shell("init").code == 0
+    if served:
+        server = started("serve", "--port", "0")
+        assert server.stdout is not None
+        while not (repository / ".holdfast" / "server.sock").exists() and server.poll() is None:
+            assert server.stdout.readline()
+    (repository / "docs").mkdir()
+    (repository / "app" / "(group)").mkdir(parents=True)
+    assert shell("path", "lock", "src/file", "-f", "app/**", "--actor", "ada").code == 2
+    assert shell("path", "lock", "src/file", "./-f", "app/**", "--actor", "ada").code == 0
+    for where, name in (("src", "file"), ("docs", "../src/file"), ("src", "../-f"), (".", "./-f")):
+        at = shell.at(repository / where)
+        for words in (("guard",), ("path", "check"), ("path", "lock")):
+            refused = at(*words, name, "--actor", "bob")
+            assert refused.code == 12
+            assert proposed(refused.err) == ["path", "lock", name], words
+        said = at("path", "lock", name, "--actor", "bob", "--json").error
+        assert proposed(said["hint"]) == ["path", "lock", name]
+    two = shell.at(repository / "docs")("guard", "../src/file", "../app/(group)/x", "--actor", "bob")
+    assert [proposed(line)[-1] for line in two.err.splitlines() if "wait" in line] == [
+        "../src/file",
+        "../app/(group)/x",
+    ]
+
+
+def test_the_hint_of_a_commit_works_in_the_folder_where_it_was_refused(shell: Shell, repository: Path) -> None:
+    for words in (["init"], ["setup", "git"], ["path", "lock", "src/file", "--actor", "ada"]):
+        assert shell(*words).code == 0
+    (repository / "src" / "file").write_text("y")
+    shell.git("add", "-A")
+    at = shell.at(repository / "src" / "deep").with_(HOLDFAST_ACTOR="bob")
+    refused = at.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "y"])
+    assert refused.code
+    again = at(*proposed(refused.err), "--json")
+    assert (again.code, again.error["details"]["pattern"]) == (12, "src/file")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_hint_of_a_hook_works_wherever_the_shell_of_the_agent_stands(
+    made: Cli, repository: Path, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made("path", "lock", "src/file", "--actor", "ada")
+    answer = made("guard", "--hook", client, stdin=told(client, repository / "src" / "file"))
+    said = json.loads(answer.out)["user_message"] if client == "cursor" else answer.err
+    words = proposed(said)
+    assert words[-1] == str(repository / "src" / "file")
+    for folder in ("src", "src/deep", "."):
+        monkeypatch.chdir(repository / folder)
+        again = made(*words, "--actor", "bob", "--json")
+        assert (again.code, again.error["details"]["pattern"]) == (12, "src/file")

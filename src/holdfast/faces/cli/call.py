@@ -96,6 +96,7 @@ class Session:
         self._brief = brief
         self.out = Output(is_json(given, environ), bool(given.get("quiet")), environ, streams)
         self.out.at = place_options(given)
+        self._start: str | None = None
         show_exact(bool(given.get("times")))
 
     def hear(self, message: str, hint: str) -> None:
@@ -112,6 +113,15 @@ class Session:
         except FileNotFoundError as error:
             raise errors.NotFound("the current folder is gone", hint="go to another, or name one with --dir") from error
 
+    @property
+    def start(self) -> str:
+        """The folder from which the workspace is searched upwards: the current one, or that of a file."""
+        return self.folder if self._start is None else self._start
+
+    @start.setter
+    def start(self, folder: str) -> None:
+        self._start = folder
+
     @cached_property
     def place(self) -> location.Place:
         """The workspace that is meant. Raises NotFound, Closed if it was removed under a server, Corrupt if in part."""
@@ -119,10 +129,10 @@ class Session:
         if found is None or not found.exists:
             from holdfast.faces.cli.commands.store import backups_of, check_unserved
 
-            home = location.home(self.folder)
+            home = location.home(self.start)
             check_unserved(home if found is None else found.name)
             if found is None:
-                raise location.missing(self.folder, len(backups_of(home, self.environ)))
+                raise location.missing(self.start, len(backups_of(home, self.environ)))
             if location.has_store(found.name):
                 from holdfast.workspace.admin import check_there
 
@@ -131,7 +141,7 @@ class Session:
 
     def find_place(self) -> location.Place | None:
         """The workspace that is meant, if there is one."""
-        return location.find(self.given, self.environ, lambda: self.folder)
+        return location.find(self.given, self.environ, lambda: self.start)
 
     @property
     def actor(self) -> str | None:

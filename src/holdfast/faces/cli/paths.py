@@ -71,3 +71,16 @@ def _within(session: Session, written: str, path: str) -> str:
     if found is None:
         raise Usage(f"{written} lies outside of the project", hint="paths count from the current folder")
     return found
+
+
+def point(session: Session, error: errors.HoldfastError, *, anywhere: bool = False) -> None:
+    """Have the hint of a refused path name it as a shell in the current folder calls it, or one in any folder."""
+    pattern = error.details.get("pattern")
+    if pattern is None or not isinstance(error, errors.Held):
+        return
+    from holdfast.hints import waiting
+
+    path = os.path.join(_root(session, session.start if anywhere else session.folder), pattern)
+    if not anywhere:
+        path = _plain(os.path.relpath(path, session.folder))
+    error.hint = error.hint.replace(waiting(pattern), waiting(path))

@@ -19,7 +19,7 @@ from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands import reminders
 from holdfast.faces.cli.output import printable, short
-from holdfast.faces.cli.paths import in_project, typed
+from holdfast.faces.cli.paths import in_project, point, typed
 
 if TYPE_CHECKING:
     from holdfast.faces.cli.setup import hooks
@@ -185,6 +185,8 @@ def guard(session: Session, given: dict[str, Any]) -> int:
         return 0 if hook is None else hook.answer("edit", "")
     actor = None if hook is None else hook.begin(session, "guard")
     refused = _refused(session, paths)
+    for error in refused:  # whoever asked a client or git may stand anywhere in the project
+        point(session, error, anywhere=hook is not None or bool(given.get("staged")))
     if hook is not None and refused:
         from holdfast.hints import for_shell
 
@@ -198,7 +200,7 @@ def guard(session: Session, given: dict[str, Any]) -> int:
 
 
 def _is_guarded(session: Session, paths: list[str]) -> bool:
-    """Whether a workspace guards the files; the session then goes where it is found.
+    """Whether a workspace guards the files; the session then searches it from there.
 
     It is the nearest above a file, by any of its names: where a client was started does not count. Raises Unavailable
     for one that nobody can look into, and Invalid if there are several.
@@ -214,7 +216,7 @@ def _is_guarded(session: Session, paths: list[str]) -> bool:
             )
         if place is not None:
             if not found and not place.chosen:
-                session.folder = folder
+                session.start = folder
             found.setdefault(place.name if place.folder is None else os.path.realpath(place.folder), place)
     if len(found) > 1:
         raise Invalid(f"these files are of several workspaces: {', '.join(found)}", hint="edit those of each by itself")
