@@ -22,6 +22,7 @@ from holdfast.errors import (
     ReadOnly,
 )
 from holdfast.types import CONDITION_HINT, OPERATION_HINT
+from holdfast.types.agents import looks_absolute
 
 if TYPE_CHECKING:
     import ast
@@ -82,8 +83,9 @@ OTHERWISE: Final = {
 }
 SHELL, HTTP, TOOLS = range(3)
 
-_UNTOUCHED: Final = re.compile(r"(\b[a-z]+(?:\.[A-Za-z_]+)+\([^()]*\))")
-_CALL: Final = re.compile(r"\b(?:ws\.)?([a-z]+\.[a-z_]+)\(([^()]*)\)")
+_INSIDE: Final = r"""(?:[^()"]|"(?:[^"\\]|\\.)*")*"""  # of a call: a path in quotes may have brackets
+_UNTOUCHED: Final = re.compile(rf"(\b[a-z]+(?:\.[A-Za-z_]+)+\({_INSIDE}\))")
+_CALL: Final = re.compile(rf"\b(?:ws\.)?([a-z]+\.[a-z_]+)\(({_INSIDE})\)")
 _NAMED: Final = re.compile(r"(?<![?&])\b([a-z][a-z_]*)=([A-Za-z0-9]+|\[\.\.\.\]|\[\"[^\]]*\"\])")
 _TEXT: Final = re.compile(r"""\b[a-z_]+=(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""")
 _LIST: Final = re.compile(r"\b([a-z][a-z_]*)=(\[[\"{][^\]]*\]|\{\"[^}]*\})")
@@ -106,6 +108,14 @@ _TURN_TOOLS: Final = {
     **dict.fromkeys(("mail ack", "mail action", "mail block", "mail close"), "turn_mail_step"),
 }
 _SHELL_ONLY: Final = ("init", "mail export")
+
+
+def waiting(pattern: str) -> str:
+    """The call that waits for a lock on a pattern, as hints have it."""
+    import json  # errors are rare
+
+    name = f"./{pattern}" if looks_absolute(pattern) else pattern
+    return f"paths.lock([{json.dumps(name, ensure_ascii=False)}], wait=60)"
 
 
 def for_shell(hint: str, at: Sequence[str] = ()) -> str:

@@ -34,7 +34,7 @@ from tests.http.running import Running
 from tests.worlds.postgres import shared_server
 
 SERVER: Final = "http://127.0.0.1:4653"  # where examples think a server is
-LOG: Final = "postgresql://db.example.com/fleet?workspace=team-a"  # and a log
+LOG: Final = "postgresql://db.example.com/fleet?workspace=a"  # and a log
 _BEGUN: Final = "2026-01-01T00:00:00Z"
 _TASKS: Final = {"hf-7k2q": "Write the parser", "hf-3m9x": "Test the parser"}
 

@@ -121,6 +121,13 @@ def test_a_value_comes_back_as_it_was_set(made: Cli) -> None:
         assert made("cell", "get", "r", "c", "--json").data["value"] == json.loads(value)
 
 
+def test_an_export_to_a_dash_goes_to_standard_output(made: Cli, project: Path) -> None:
+    made("create", "x")
+    before = sorted(project.iterdir())
+    assert made("export", "-").out == made("export").out != ""
+    assert sorted(project.iterdir()) == before
+
+
 def test_an_import_counts_what_it_leaves_out(made: Cli, project: Path) -> None:
     made("create", "x")
     assert made("export", "one.jsonl").out == "1 task in one.jsonl\n"
@@ -328,12 +335,11 @@ def test_a_command_asked_for_help_does_nothing_else(made: Cli) -> None:
 
 
 def test_help_fits_a_terminal_of_80_columns(made: Cli) -> None:
-    """All but the examples, which are lines to copy."""
     from holdfast.faces.cli.command import PURPOSES, all_commands
     from holdfast.faces.cli.commands.help import TOPICS
 
     for topic in ("", *TOPICS, *PURPOSES, *(each.name for each in all_commands())):
-        lines = made("help", *topic.split()).out.partition("\nexamples\n")[0].splitlines()
+        lines = made("help", *topic.split()).out.splitlines()
         assert lines
         assert [line for line in lines if len(line) > 80] == [], topic
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -314,3 +316,114 @@ def test_input_that_no_client_sends_is_refused_in_words(shell: Shell, repository
         assert (refused or not words, words in ran.err, "Traceback" in ran.err) == (True, True, False), (client, ran)
     begun = shell("prime", "--hook", "claude", stdin=text)
     assert "Traceback" not in begun.err, begun
+
+
+# --- names that look like other places -------------------------------------------------------------------------------
+
+ELSEWHERE = ("~n", "c:\\x", "c:/x", "~/x")
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_file_whose_name_looks_absolute_is_guarded_locked_and_committed(
+    shell: Shell, repository: Path, name: str
+) -> None:
+    assert shell("init").code == 0
+    assert shell("setup", "git").code == 0
+    (repository / name).parent.mkdir(exist_ok=True)
+    (repository / name).write_text("x")
+    shell.git("add", "-A")
+    shell.git("commit", "-q", "-m", "x")
+    assert shell("guard", f"./{name}", "--actor", "bob").code == 0
+    assert shell("guard", name, "--actor", "bob").code == 0, "it exists, so it is no home folder"
+    assert shell("path", "lock", name, "--actor", "ada").code == 0
+    (repository / name).write_text("y")
+    shell.git("add", "-A")
+    for refused in (
+        shell("guard", f"./{name}", "--actor", "bob"),
+        shell.with_(HOLDFAST_ACTOR="bob").run(["git", "commit", "-q", "-m", "y"]),
+    ):
+        assert refused.code
+        assert "locked by ada" in refused.err
+    assert shell("path", "release", name, "--actor", "ada").code == 0
+    shell.git("commit", "-q", "-m", "y")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_edits_a_file_whose_name_looks_absolute(made: Cli, repository: Path, client: str) -> None:
+    assert not refuses(made, client, repository / "~n")
+    assert made("path", "lock", "./~n", "--actor", "other").code == 0
+    assert refuses(made, client, repository / "~n")
+
+
+def test_a_home_folder_is_no_name_in_the_project(made: Cli, repository: Path) -> None:
+    for words in (["guard"], ["path", "lock"], ["path", "check"]):
+        for path in ("~/x", "C:\\x"):
+            refused = made(*words, path, "--actor", "ada")
+            assert (refused.code, "is absolute" in refused.err, f"./{path}" in refused.err) == (1, True, True), refused
+    assert made("path", "lock", "./~/x", "--actor", "ada").code == 0
+
+
+# --- hints -----------------------------------------------------------------------------------------------------------
+
+
+def proposed(answer: str) -> list[str]:
+    """The command that a hint proposes, as its words."""
+    found = re.search(r"wait: holdfast (path lock .*?) --wait 60", answer)
+    assert found is not None, answer
+    return shlex.split(found[1])
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_a_hint_names_a_path_from_where_the_caller_stands(
+    shell: Shell, repository: Path, started: Callable[..., Any], served: bool
+) -> None:
+    assert shell("init").code == 0
+    if served:
+        server = started("serve", "--port", "0")
+        assert server.stdout is not None
+        while not (repository / ".holdfast" / "server.sock").exists() and server.poll() is None:
+            assert server.stdout.readline()
+    (repository / "docs").mkdir()
+    (repository / "app" / "(group)").mkdir(parents=True)
+    assert shell("path", "lock", "src/file", "-f", "app/**", "--actor", "ada").code == 2
+    assert shell("path", "lock", "src/file", "./-f", "app/**", "--actor", "ada").code == 0
+    for where, name in (("src", "file"), ("docs", "../src/file"), ("src", "../-f"), (".", "./-f")):
+        at = shell.at(repository / where)
+        for words in (("guard",), ("path", "check"), ("path", "lock")):
+            refused = at(*words, name, "--actor", "bob")
+            assert refused.code == 12
+            assert proposed(refused.err) == ["path", "lock", name], words
+        said = at("path", "lock", name, "--actor", "bob", "--json").error
+        assert proposed(said["hint"]) == ["path", "lock", name]
+    two = shell.at(repository / "docs")("guard", "../src/file", "../app/(group)/x", "--actor", "bob")
+    assert [proposed(line)[-1] for line in two.err.splitlines() if "wait" in line] == [
+        "../src/file",
+        "../app/(group)/x",
+    ]
+
+
+def test_the_hint_of_a_commit_works_in_the_folder_where_it_was_refused(shell: Shell, repository: Path) -> None:
+    for words in (["init"], ["setup", "git"], ["path", "lock", "src/file", "--actor", "ada"]):
+        assert shell(*words).code == 0
+    (repository / "src" / "file").write_text("y")
+    shell.git("add", "-A")
+    at = shell.at(repository / "src" / "deep").with_(HOLDFAST_ACTOR="bob")
+    refused = at.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "y"])
+    assert refused.code
+    again = at(*proposed(refused.err), "--json")
+    assert (again.code, again.error["details"]["pattern"]) == (12, "src/file")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_hint_of_a_hook_works_wherever_the_shell_of_the_agent_stands(
+    made: Cli, repository: Path, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made("path", "lock", "src/file", "--actor", "ada")
+    answer = made("guard", "--hook", client, stdin=told(client, repository / "src" / "file"))
+    said = json.loads(answer.out)["user_message"] if client == "cursor" else answer.err
+    words = proposed(said)
+    assert words[-1] == str(repository / "src" / "file")
+    for folder in ("src", "src/deep", "."):
+        monkeypatch.chdir(repository / folder)
+        again = made(*words, "--actor", "bob", "--json")
+        assert (again.code, again.error["details"]["pattern"]) == (12, "src/file")

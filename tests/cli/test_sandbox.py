@@ -158,3 +158,37 @@ def test_i22_setup_in_a_linked_worktree_says_how_a_sandbox_there_can_write(
     assert "one way remains: sandbox.filesystem.allowWrite" in linked("setup", "claude", "--no-mcp").err
     assert "outside" not in linked("setup", "git").err
     assert "outside" not in shell("setup", "codex").err
+
+
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize("client", ["claude", "codex", "cursor", "gemini"])
+def test_setup_in_a_sandbox_that_cannot_write_to_the_workspace_changes_nothing(
+    shell: Shell, repository: Path, tmp_path: Path, client: str
+) -> None:
+    assert shell("init").code == 0
+    shell.git("worktree", "add", "-q", str(tmp_path / "linked"))
+    linked = shell.at(tmp_path / "linked")
+
+    def call(*words: str) -> Answer:
+        return linked.run(confined(repository, [*HOLDFAST, "setup", client, *words]))
+
+    def names() -> list[str]:
+        return sorted(str(path) for path in linked.folder.rglob("*"))
+
+    before = names()
+    for _ in range(2):
+        refused = call()
+        assert (refused.code, refused.out) == (16, ""), refused
+        assert f"{repository / '.holdfast'} cannot be written from here" in refused.err
+        assert "nothing was changed" in refused.err
+        assert "in the sandbox of an agent, run this outside of it" in refused.err
+        assert names() == before
+        assert shell("setup", "git").code == 0, "the program is named already, but this worktree is not noted"
+    assert call("--check").code == 1
+    assert linked("setup", client).code == 0
+    there = names()
+    again = call()
+    assert (again.code, "unchanged" in again.out) == (0, True), "there is nothing to write"
+    refused = call("--remove")
+    assert (refused.code, "cannot be written from here" in refused.err) == (16, True), refused
+    assert names() == there

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from holdfast.errors import Conflict, Invalid, IOFailed
 from holdfast.faces.cli.setup import clients, files
 from holdfast.faces.cli.setup.clients import CLIENTS, check, install, remove
 from holdfast.faces.cli.setup.line import Choice
+from tests.cli.calling import Shell
 
 CLIENT_NAMES = list(CLIENTS)
 TEXTS = {
@@ -213,20 +215,24 @@ def test_i7_a_file_that_changes_between_reading_and_writing_is_not_overwritten(
     assert {name: content for name, (content, _) in tree(root).items()} == {"CLAUDE.md": b"# Mine, just now\n"}
 
 
-def test_i7_a_disk_that_fails_leaves_the_old_files_and_no_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("at", range(1, 7))
+def test_i7_a_disk_that_fails_leaves_the_old_files_and_no_other(
+    root: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
     (root / "CLAUDE.md").write_text("# Mine\n")
     before = tree(root)
     calls = []
 
     def fail(descriptor: int) -> None:
         calls.append(descriptor)
-        if len(calls) == 2:  # the second file's content
+        if len(calls) == at:  # a folder, the program, or the content of a file
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(IOFailed, match="No space left"):
         install("claude", root)
     assert tree(root) == before
+    assert sorted(path.name for path in root.iterdir()) == [".git", "CLAUDE.md"], "nor a folder"
 
 
 def test_i7_the_hooks_call_commands_that_their_client_is_named_to(root: Path) -> None:
@@ -308,3 +314,76 @@ def test_i22_a_server_of_the_name_that_somebody_else_registered_is_left_alone(ro
     with pytest.raises(Invalid, match="mcp_servers"):
         install("codex", root)
     install("codex", root, Choice(mcp=False))
+
+
+# --- worktrees that share a workspace --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def trees(shell: Shell, repository: Path, tmp_path: Path) -> tuple[Shell, Shell]:
+    """The main worktree of a repository with a workspace, and a linked one."""
+    assert shell("init").code == 0
+    shell.git("worktree", "add", "-q", str(tmp_path / "linked"))
+    return shell, shell.at(tmp_path / "linked")
+
+
+@pytest.mark.parametrize("other", ["claude", "codex", "cursor", "gemini"])
+def test_what_is_removed_in_one_worktree_stays_for_the_others(trees: tuple[Shell, Shell], other: str) -> None:
+    main, linked = trees
+    before = tree(main.folder), tree(linked.folder)
+    for first, second in (trees, (linked, main)):
+        assert first("setup", other).code == 0
+        assert second("setup", "claude", "--lenient").code == 0
+        assert first("setup", "git", "--remove").code == 0, "what is not here"
+        assert second("setup", "claude", "--remove").code == 0
+        bare = Shell(first.folder, first.environ | {"PATH": "/usr/bin:/bin"})
+        checked = bare("setup", other, "--check")
+        assert (checked.code, "the guard refuses as it must" in checked.out) == (0, True), checked
+        assert first("setup", other, "--remove").code == 0
+        assert not (main.folder / ".holdfast" / "program").exists()
+        assert not (main.folder / ".holdfast" / "setup.json").exists()
+        left = [name for name in tree(main.folder) if not name.startswith(".holdfast/")]
+        assert left == [name for name in before[0] if not name.startswith(".holdfast/")]
+        assert tree(linked.folder) == before[1]
+        assert not (first.folder / f".{other}").exists()
+
+
+def test_each_worktree_is_measured_by_how_it_was_set_up(trees: tuple[Shell, Shell]) -> None:
+    main, linked = trees
+    assert main("setup", "claude").code == 0
+    assert linked("setup", "claude", "--lenient").code == 0
+    for each in trees:
+        assert each("setup", "claude", "--check").code == 0
+    assert linked("setup", "claude", "--remove").code == 0
+    (main.folder / "CLAUDE.md").unlink()
+    assert "CLAUDE.md does not exist" in main("doctor").out, "it is wanted here still"
+
+
+def test_a_worktree_that_is_gone_needs_nothing(trees: tuple[Shell, Shell]) -> None:
+    main, linked = trees
+    assert main("setup", "claude").code == 0
+    assert linked("setup", "codex").code == 0
+    shutil.rmtree(linked.folder)
+    assert main("setup", "claude", "--remove").code == 0
+    assert not (main.folder / ".holdfast" / "program").exists()
+
+
+def test_a_file_that_cannot_be_read_as_settings_may_need_the_program(trees: tuple[Shell, Shell]) -> None:
+    main, linked = trees
+    assert linked("setup", "claude").code == 0
+    assert main("setup", "codex").code == 0
+    (linked.folder / "CLAUDE.md").unlink()
+    (linked.folder / ".mcp.json").unlink()
+    settings = linked.folder / ".claude" / "settings.json"
+    settings.write_text(f"// mine\n{settings.read_text()}")
+    assert main("setup", "codex", "--remove").code == 0
+    assert (main.folder / ".holdfast" / "program").exists()
+
+
+@pytest.mark.parametrize("client", CLIENT_NAMES)
+def test_a_lenient_guard_refuses_as_it_must(shell: Shell, repository: Path, client: str) -> None:
+    assert shell("init").code == 0
+    assert shell("setup", client, "--lenient").code == 0
+    checked = shell("setup", client, "--check")
+    assert (checked.code, "the guard refuses as it must" in checked.out) == (0, True), checked
+    assert "the guard does not work" not in shell("doctor").out

@@ -41,6 +41,13 @@ IN_SRC = "cd src && apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: a\n**
 WRITE = {"file_path": "src/x.py", "content": "path"}
 
 
+@pytest.mark.parametrize("space", ["\u00a0", "\u2003", "\u3000", "\u0085", "\x0b", "\t \u00a0", ""])
+def test_a_header_of_a_patch_is_found_after_any_white_space(space: str) -> None:
+    """Codex takes off all of it before it looks for one."""
+    patch = f"*** Begin Patch\n*** Add File: new.py\n+x\n{space}*** Update File: src/a.py\n@@\n-a\n+b\n*** End Patch\n"
+    assert paths_of("codex", {"tool_name": "apply_patch", "tool_input": {"command": patch}}) == ["new.py", "src/a.py"]
+
+
 @pytest.mark.parametrize(
     ("name", "event"),
     [

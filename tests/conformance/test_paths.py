@@ -715,3 +715,22 @@ def test_a5_bad_input_is_refused_and_leaves_everything_as_it_was(world: World, w
         with pytest.raises(error):
             call(ws, bad)
     assert [ws.paths.list(), events(ws), ws.check()] == before
+
+
+@pytest.mark.kinds("drawn")
+@pytest.mark.parametrize(("given", "name"), [("./~n", "~n"), ("./~/n", "~/n"), ("./c:/n", "c:/n")])
+def test_a_name_in_the_repository_that_looks_absolute_is_written_with_a_dot(
+    workspace: Workspace, given: str, name: str
+) -> None:
+    with pytest.raises(errors.Invalid, match="is absolute") as refused:
+        workspace.paths.lock(name)
+    assert f"a name there that begins so is ./{name}" in refused.value.hint
+    lock = workspace.paths.lock(given)
+    assert lock.patterns == (name,)
+    assert workspace.paths.check(given) == lock
+    with pytest.raises(errors.Held) as held:
+        workspace.using(actor="other").paths.check(given)
+    assert given in held.value.hint, "and hints write it so"
+    assert workspace.paths.get(name) == lock, "a lock is found by its pattern"
+    assert workspace.paths.refresh(name).id == lock.id
+    assert workspace.paths.release(name) == 1

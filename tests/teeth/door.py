@@ -93,6 +93,15 @@ BUGS = [
         NEWS,
     ),
     Bug(
+        "what one worktree removes the others need",
+        "faces/cli/setup/clients.py",
+        """ for tree in worktrees(str(root)) for client in CLIENTS)
+""",
+        """ for tree in [str(root)] for client in CLIENTS)
+""",
+        SETUP,
+    ),
+    Bug(
         "a file that was wanted and is gone is no problem",
         "faces/cli/setup/clients.py",
         """    if (known := chosen(root, client)) is not None:

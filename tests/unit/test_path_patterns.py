@@ -428,6 +428,22 @@ def test_a5_what_lies_outside_of_the_repository_is_refused_with_what_to_write_in
         assert refused.value.hint
 
 
+@pytest.mark.parametrize("name", ["~", "~/a", "~me/a", "C:/a"])
+def test_what_looks_absolute_is_a_name_in_the_repository_behind_a_dot(name: str) -> None:
+    for given in (f"./{name}", f".//./{name}/"):
+        assert check_pattern(given) == check_path(given) == name
+    assert check_pattern(name, stored=True) == name
+    assert overlap("**", name)
+    assert covers(name, f"{name}/b")
+
+
+def test_a_backslash_that_is_escaped_is_one_of_the_name() -> None:
+    pattern = check_pattern("./c:\\\\a")
+    assert covers(pattern, check_path("./c:\\a"))
+    with pytest.raises(errors.Invalid):
+        check_pattern("./c:\\\\\\a")
+
+
 @pytest.mark.parametrize("pattern", BAD_GLOBS, ids=lambda pattern: pattern[:20])
 def test_a5_a_bad_glob_is_refused_with_the_reason(pattern: str) -> None:
     with pytest.raises(errors.Invalid) as refused:

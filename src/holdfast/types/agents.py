@@ -110,3 +110,9 @@ class PathLock(msgspec.Struct, frozen=True):
     reason: str | None
     acquired_at: datetime
     expires_at: datetime | None
+
+
+def looks_absolute(path: str) -> bool:
+    """Whether a path that does not begin with / begins like one in a home folder, or on a drive of Windows."""
+    drive = path[:1].isascii() and path[:1].isalpha() and path[1:3] in (":/", ":\\")
+    return drive or path.startswith("~")

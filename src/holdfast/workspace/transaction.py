@@ -198,8 +198,8 @@ class Root(Domain[M]):
         cli="txn",
         help="Do several operations as one, if conditions hold.",
         examples=(
-            """holdfast txn '[{"if": "not_exists", "kind": "cell", "key": ["run-1", "owner"]}]'"""
-            """ '[{"op": "cells.set", "args": {"run": "run-1", "cell": "owner", "value": "agent-1"}}]'""",
+            """holdfast txn '[{"if": "not_exists", "kind": "cell", "key": ["run", "owner"]}]'"""
+            """ '[{"op": "cells.set", "args": {"run": "run", "cell": "owner", "value": 1}}]'""",
         ),
         nests=True,
         arguments={

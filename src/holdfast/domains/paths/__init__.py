@@ -39,7 +39,7 @@ def named(snapshot: Snapshot, name: str) -> list[PathLock]:
         found = find(snapshot, name)
         return [] if found is None else [found]
     try:
-        pattern = patterns.check_pattern(name)
+        pattern = patterns.check_pattern(name, stored=True)
     except errors.Invalid:
         return []
     near = select(snapshot, *patterns.may_overlap((pattern,)), " ORDER BY k.token")

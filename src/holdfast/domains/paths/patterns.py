@@ -6,6 +6,8 @@ are assumed to share one, and patterns that would take too long to compare are a
 A path is relative to the root of the repository, with `/` between its parts. A pattern is a path or a glob; it covers
 what it matches and everything below, because a path may be a directory. A pattern with wildcards also covers the path
 that is spelled like it, and `[id]` in it a folder of that name: `app/[id]/page.tsx` may be a file.
+
+What looks absolute is refused (`~/x`, `c:/x`), unless `./` before it says that it is a name in the repository.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from holdfast.domains.routing import globs
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_name
 from holdfast.types import as_time
-from holdfast.types.agents import PathLock
+from holdfast.types.agents import PathLock, looks_absolute
 
 MAX_WORK: Final = 200_000  # comparisons of single tokens for one pair of patterns
 
@@ -161,13 +163,16 @@ def check_patterns(patterns: Any) -> tuple[str, ...]:
     return checked
 
 
-def check_pattern(pattern: Any) -> str:
-    """Return a pattern in normal form: without `.` and empty parts. Raises Invalid."""
+def check_pattern(pattern: Any, *, stored: bool = False) -> str:
+    """Return a pattern in normal form: without `.` and empty parts. Raises Invalid.
+
+    `stored`: it is a lock's pattern in normal form already, which may look absolute.
+    """
     check_name(pattern, "pattern")
-    if re.search(r"\\[A-Za-z0-9_.]", pattern):
+    if re.search(r"(?<!\\)(?:\\\\)*\\[A-Za-z0-9_.]", pattern):
         hint = "separate the parts of a path by /; a backslash only escapes * ? [ ] { }"
         raise errors.Invalid(f"the pattern {pattern!r} has a backslash before an ordinary character", hint=hint)
-    normal = _normal(pattern, "pattern") or EVERYTHING
+    normal = _normal(pattern, "pattern", stored) or EVERYTHING
     problem = globs.check(normal) or globs.check(normal + _BELOW) or _strange(normal)
     if problem:
         raise errors.Invalid(f"the pattern {pattern!r} cannot be used: {problem}")
@@ -192,10 +197,11 @@ def check_path(path: Any) -> str:
     return normal
 
 
-def _normal(path: str, what: str) -> str:
-    drive = path[:1].isascii() and path[:1].isalpha() and path[1:3] in (":/", ":\\")
-    if drive or path.startswith(("/", "~")):
+def _normal(path: str, what: str, stored: bool = False) -> str:
+    if path.startswith("/") or (looks_absolute(path) and not stored):
         hint = "paths are relative to the root of the repository"
+        if not path.startswith("/"):
+            hint += f"; a name there that begins so is ./{path}"
         raise errors.Invalid(f"the {what} {path!r} is absolute", hint=hint)
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
@@ -396,6 +402,8 @@ def held(lock: PathLock, mine: str, theirs: str, waits: bool = False) -> errors.
     relation = "is covered by" if covers(theirs, mine) else "overlaps"
     what = f"{mine} is" if mine == theirs else f"{mine} {relation} {theirs},"
     message = f"{what} {how} {lock.holder} {when}{why}"
-    hint = f'work on something else, ask the holder by mail, or wait: paths.lock(["{mine}"], wait=60)'
+    from holdfast.hints import waiting  # most paths are free
+
+    hint = f"work on something else, ask the holder by mail, or wait: {waiting(mine)}"
     about = {"lock": lock.id, "pattern": mine, "shared": lock.shared, "task": lock.task}
     return errors.Held(message, hint=hint, name=theirs, holder=lock.holder, until=lock.expires_at, **about)

@@ -229,6 +229,9 @@ def _run(arguments: list[str], key: str | None) -> int:
     except errors.InvalidHolder as error:
         raise session.explain(error) from None
     except errors.HoldfastError as error:
+        from holdfast.faces.cli.paths import point
+
+        point(session, error)
         if key is None or not (isinstance(error, errors.Unavailable) or error.details.get("key") == key):
             raise
         raise _unsettled(error, key) from error

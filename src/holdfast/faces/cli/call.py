@@ -81,6 +81,7 @@ class Session:
         self._brief = brief
         self.out = Output(is_json(given, environ), bool(given.get("quiet")), environ, streams)
         self.out.at = place_options(given)
+        self._start: str | None = None
         show_exact(bool(given.get("times")))
 
     def hear(self, message: str, hint: str) -> None:
@@ -97,6 +98,15 @@ class Session:
         except FileNotFoundError as error:
             raise errors.NotFound("the current folder is gone", hint="go to another, or name one with --dir") from error
 
+    @property
+    def start(self) -> str:
+        """The folder from which the workspace is searched upwards: the current one, or that of a file."""
+        return self.folder if self._start is None else self._start
+
+    @start.setter
+    def start(self, folder: str) -> None:
+        self._start = folder
+
     @cached_property
     def place(self) -> location.Place:
         """The workspace that is meant. Raises NotFound, Closed if it was removed under a server, Corrupt if in part."""
@@ -104,10 +114,10 @@ class Session:
         if found is None or not found.exists:
             from holdfast.faces.cli.commands.store import backups_of, check_unserved
 
-            home = location.home(self.folder)
+            home = location.home(self.start)
             check_unserved(home if found is None else found.name)
             if found is None:
-                raise location.missing(self.folder, len(backups_of(home, self.environ)))
+                raise location.missing(self.start, len(backups_of(home, self.environ)))
             if location.has_store(found.name):
                 from holdfast.workspace.admin import check_there
 
@@ -116,7 +126,7 @@ class Session:
 
     def find_place(self) -> location.Place | None:
         """The workspace that is meant, if there is one."""
-        return location.find(self.given, self.environ, lambda: self.folder)
+        return location.find(self.given, self.environ, lambda: self.start)
 
     @property
     def chosen(self) -> str | None:
@@ -281,19 +291,6 @@ class Session:
 
             after_write(self, folder)
 
-    def in_project(self, path: str) -> str | None:
-        """A path as every face and all worktrees of the project call it, from its root; None if it lies outside.
-
-        What is given counts from the current folder. Patterns are paths here: only how they begin matters.
-        """
-        path = os.path.abspath(os.path.join(self.folder, path))
-        root = location.project_root(self.place.folder, path)
-        if root is None:  # outside of every repository, and of the folder beside the workspace
-            above, name = os.path.split(self.place.folder or "")
-            root = above if name == location.FOLDER else self.folder
-        relative = os.path.relpath(path, root)
-        return None if relative.split(os.sep, 1)[0] == os.pardir else relative.replace(os.sep, "/")
-
     def tokens(self, holder: str) -> FileTokens:
         """The tokens of what a holder has here."""
         from holdfast.workspace.tokens import FileTokens
@@ -443,6 +440,7 @@ def _backed_up(session: Session, op: Operation[..., Any]) -> AbstractContextMana
 
 def _arguments(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> dict[str, Any]:
     """The arguments of an operation from what was given: paths as the project names them, pairs by their names."""
+    from holdfast.faces.cli import paths
     from holdfast.faces.cli.derive import argument_kind
     from holdfast.ids import is_uuid7
 
@@ -450,23 +448,16 @@ def _arguments(session: Session, op: Operation[..., Any], given: dict[str, Any])
     for name, value in given.items():
         match argument_kind(op, name):
             case "path":
-                arguments[name] = _in_project(session, value)
+                arguments[name] = paths.name_of(session, value)
             case "paths":
-                arguments[name] = [_in_project(session, each) for each in value]
+                arguments[name] = [paths.pattern_of(session, each) for each in value]
             case "lock" if not is_uuid7(value):
-                arguments[name] = _in_project(session, value)
+                arguments[name] = paths.pattern_of(session, value)
             case "pairs":
                 arguments |= dict(value)
             case _:
                 arguments[name] = value
     return arguments
-
-
-def _in_project(session: Session, path: str) -> str:
-    found = session.in_project(path) if path else path
-    if found is None:
-        raise Usage(f"{path} lies outside of the project", hint="paths count from the current folder")
-    return found
 
 
 def call(session: Session, workspace: Any, op: Operation[..., Any], arguments: dict[str, Any]) -> Any:

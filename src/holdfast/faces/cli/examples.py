@@ -189,7 +189,7 @@ EXAMPLES: Final[dict[str, tuple[str | Example, ...]]] = {
     "share status": (example("holdfast share status", "holdfast share on"),),
     "upgrade": ("holdfast upgrade",),
     "version": ("holdfast version", "holdfast version --json"),
-    "replicate": ("holdfast replicate 'postgresql://db.example.com/fleet?workspace=team-a' --create",),
+    "replicate": ("holdfast replicate 'postgresql://db.example.com/fleet?workspace=a' --create",),
     "detach": ("holdfast detach",),
     "rebuild": ("holdfast rebuild",),
     "serve": (

@@ -213,6 +213,18 @@ def git_root(start: str) -> str | None:
     return next((folder for folder in _folders(start) if git_common(folder) is not None), None)
 
 
+def worktrees(root: str) -> list[str]:
+    """Return the roots of all worktrees of a repository, also of those that are gone; without git the given one."""
+    common = git_common(root)
+    found = [root] if common is None else [root, _main_worktree(common)]
+    private = "" if common is None else os.path.join(common, "worktrees")
+    for name in sorted(os.listdir(private)) if os.path.isdir(private) else ():
+        pointer = _line(os.path.join(private, name, "gitdir"))  # to the file .git in the worktree
+        if pointer:
+            found.append(os.path.dirname(os.path.join(private, name, pointer)))
+    return list(dict.fromkeys(map(os.path.realpath, found)))
+
+
 def git_common(folder: str) -> str | None:
     """Return the git folder that all worktrees share, if this folder is the root of one."""
     dot = os.path.join(folder, ".git")

@@ -19,6 +19,7 @@ from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands import reminders
 from holdfast.faces.cli.output import printable, short
+from holdfast.faces.cli.paths import in_project, point, typed
 
 if TYPE_CHECKING:
     from holdfast.faces.cli.setup import hooks
@@ -164,7 +165,7 @@ def prime(session: Session, given: dict[str, Any]) -> int:
 def guard(session: Session, given: dict[str, Any]) -> int:
     """Check whether you may edit a path: exit code 12 and the holder if not.
 
-    Raises Held if another agent has locked one.
+    Every refusal has this code, so that the line of a hook knows a decision from a failure.
     """
     hook = _Hook(session, given["hook"]) if "hook" in given else None
     if hook is not None:
@@ -172,7 +173,7 @@ def guard(session: Session, given: dict[str, Any]) -> int:
     elif given.get("staged"):
         paths = _staged(session)
     else:
-        paths = [os.path.join(session.folder, path) for path in given.get("paths", [])]
+        paths = [os.path.join(session.folder, typed(session, path)) for path in given.get("paths", [])]
         if not paths:
             raise Usage("holdfast guard needs a PATH, or --staged", hint="holdfast help guard")
     where = paths if hook is None else paths or [os.path.join(hook.folder(session.folder), "")]
@@ -184,6 +185,8 @@ def guard(session: Session, given: dict[str, Any]) -> int:
         return 0 if hook is None else hook.answer("edit", "")
     actor = None if hook is None else hook.begin(session, "guard")
     refused = _refused(session, paths)
+    for error in refused:  # whoever asked a client or git may stand anywhere in the project
+        point(session, error, anywhere=hook is not None or bool(given.get("staged")))
     if hook is not None and refused:
         from holdfast.hints import for_shell
 
@@ -194,15 +197,13 @@ def guard(session: Session, given: dict[str, Any]) -> int:
         return hook.answer("edit", "\n".join(reasons), blocked=True)
     if hook is not None:
         return hook.answer("edit", reminders.attend(session, actor, heard=hook.hears))
-    for error in refused[:-1]:
+    for error in refused:
         session.out.error(error)
-    if refused:
-        raise refused[-1]
-    return 0
+    return errors.Held.exit_code if refused else 0
 
 
 def _is_guarded(session: Session, paths: list[str]) -> bool:
-    """Whether a workspace guards the files; the session then goes where it is found.
+    """Whether a workspace guards the files; the session then searches it from there.
 
     It is the nearest above a file, by any of its names: where a client was started does not count. Raises Unavailable
     for one that nobody can look into, and Invalid if there are several.
@@ -218,7 +219,7 @@ def _is_guarded(session: Session, paths: list[str]) -> bool:
             )
         if place is not None:
             if not found and not place.chosen:
-                session.folder = folder
+                session.start = folder
             found.setdefault(place.name if place.folder is None else os.path.realpath(place.folder), place)
     if len(found) > 1:
         raise Invalid(f"these files are of several workspaces: {', '.join(found)}", hint="edit those of each by itself")
@@ -229,7 +230,7 @@ def _refused(session: Session, paths: list[str]) -> list[errors.HoldfastError]:
     """Return an error for each path that another agent holds, or that is a file of the workspace itself."""
     found: list[errors.HoldfastError] = []
     with session.open() as workspace:
-        named = [session.in_project(path) for each in paths for path in (each, _real(session, each))]
+        named = [in_project(session, path) for each in paths for path in (each, _real(session, each))]
         for relative in dict.fromkeys(named):
             if relative is None:  # no locks outside of the project
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from holdfast.errors import HoldfastError, Invalid
@@ -10,6 +11,7 @@ from holdfast.faces.cli.call import GLOBAL, Session
 from holdfast.faces.cli.command import PURPOSES, Command, all_commands, command, find, unknown
 
 WIDTH: Final = 80
+_WORD: Final = re.compile(r"""\#.*|(?:'[^']*'|"[^"]*"|\$\([^)]*\)|[^\s'"])+""")  # of sh, as examples have it
 TASKS: Final = (
     *("create", "list", "ready", "show", "claim", "next", "release", "done", "block", "unblock", "approve", "reject"),
     *("close", "reopen", "cancel", "park", "edit", "update", "note", "tree", "search", "history", "resume", "explain"),
@@ -79,7 +81,7 @@ def describe(command: Command) -> list[str]:
     lines = [fold("usage: ", usage(command)), "", fold("", command.summary)]
     lines += ["", fold("", command.more)] if command.more else []
     lines += ["", *(row(argument) for argument in command.arguments)] if command.arguments else []
-    lines += ["", "examples", *(f"  {example.line}" for example in examples_of(command))]
+    lines += ["", "examples", *(line for each in examples_of(command) for line in _broken(each.line))]
     return [*lines, "", "options of every command: holdfast help options"]
 
 
@@ -187,3 +189,14 @@ A day begins at midnight; a weekday or a time of day is the next one, or with
 --since the last one.
 """,
 }
+
+
+def _broken(line: str) -> list[str]:
+    """A line of sh, continued on others where it is too long for a terminal."""
+    if len(line) <= WIDTH - 2:
+        return [f"  {line}"]
+    parts = [""]
+    for word in _WORD.findall(line):
+        fits = len(parts[-1]) + len(word) <= WIDTH - 7  # four columns before it, a space, and what continues it
+        parts[-1:] = [f"{parts[-1]} {word}".lstrip()] if fits or not parts[-1] else [parts[-1], word]
+    return ["  " + each for each in " \\\n  ".join(parts).split("\n")]

@@ -23,6 +23,7 @@ from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.credentials import Credentials, remember
+from holdfast.faces.cli.paths import point
 from holdfast.faces.cli.width import fitted, title
 from holdfast.faces.http.auth import EVERY, FIRST_TOKEN, MAIN, Token, Tokens, check_space, closed_here
 from holdfast.faces.http.listener import BACKUPS_KEPT, MAX_WATCHERS, PORT, Settings
@@ -212,6 +213,9 @@ def _answer(request: private_socket.Request, workspace: Workspace, folder: Path)
             code = called.run(session, given)
         except errors.InvalidHolder as error:
             raise session.explain(error) from None
+        except errors.HoldfastError as error:
+            point(session, error)
+            raise
     except errors.Closed:  # the caller can open it again
         raise
     except errors.HoldfastError as error:

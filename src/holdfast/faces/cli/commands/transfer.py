@@ -34,7 +34,7 @@ _CLAIMED: Final = "they are claimed here: import again when the claims have ende
 
 @command(
     "export",
-    Argument("file", word=True, help="a new file; else standard output"),
+    Argument("file", word=True, help="a new file; else, or with -, standard output"),
     Argument("include_deleted", "flag", help="also what was deleted"),
     Argument("format", choices=("holdfast", "beads"), help="holdfast or beads"),
     op=Tasks.export,
@@ -47,7 +47,7 @@ def export(session: Session, given: dict[str, Any]) -> int:
     with session.open() as workspace:
         how = {"include_deleted": bool(given.get("include_deleted")), "format": given.get("format", "holdfast")}
         lines = all_lines(partial(workspace.tasks.export, **how))
-        if "file" not in given:
+        if given.get("file", "-") == "-":
             for line in lines:
                 print(line)
             return 0

@@ -18,27 +18,32 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from errno import EACCES, EPERM, EROFS
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from holdfast.errors import Invalid
+from holdfast.errors import Invalid, IOFailed, ReadOnly
+from holdfast.faces.cli.location import home, worktrees
 from holdfast.faces.cli.setup.entries import Entries, McpServer
 from holdfast.faces.cli.setup.files import Block, Step, look, write
 from holdfast.faces.cli.setup.line import (
+    CHOSEN,
     DEFAULT,
+    PROGRAM,
     Choice,
     chosen,
     line,
-    remember,
+    record_of,
     remove_program,
     server,
     unwatched,
     write_program,
 )
+from holdfast.filesystem import check_writable
 
 _SHELL: Final = re.compile(r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:-S[ \t]+)?)?(?:\S*/)?(?:ba|da|k|z)?sh(?=\s|$)")
 
@@ -248,10 +253,20 @@ def install(client: str, root: Path, choice: Choice = DEFAULT) -> list[Outcome]:
             f"{client} does not report the end of a session, so nothing can be released then",
             hint="leave out --release: a claim ends by itself when its session is silent",
         )
-    done = carry_out([_put(place) for place in _places(client, root, choice)])
-    write_program(root)
-    remember(root, client, choice)
-    return done
+    steps = [_put(place) for place in _places(client, root, choice)]
+    known = any((Path(home(str(root))) / name).exists() for name in (PROGRAM, CHOSEN))
+    try:
+        with _writing(client, root):
+            write_program(root)  # before the hooks that need it
+            note = _note(root, client, choice)
+            if note.new != note.file.text:
+                check_writable(str(note.file.path.parent))
+        return carry_out([*steps, note])[: len(steps)]
+    except BaseException:
+        if not known:
+            with suppress(OSError):
+                remove_program(root)
+        raise
 
 
 def check(client: str, root: Path) -> list[Outcome]:
@@ -288,24 +303,65 @@ def _problem(place: _Place) -> str | None:
 def remove(client: str, root: Path) -> list[Outcome]:
     """Remove what `install` put in, with a file that it made if nothing was added to it.
 
-    The file that names the program goes with the last client that needs it.
+    The file that names the program goes with the last client that needs it, in any worktree.
     """
-    done = carry_out([_drop(place) for place in _places(client, root)])
+    steps = [_drop(place) for place in _places(client, root)]
+    note = _note(root, client, None)
+    folder = note.file.path.parent
+    with _writing(client, root):
+        if note.new != note.file.text or (folder / PROGRAM).exists():
+            check_writable(str(folder))
+    done = carry_out([*steps, note])[: len(steps)]
     for outcome in done:
         if outcome.what == "removed":
             _tidy(outcome.path.parent, CLIENTS[client].folder(root))
-    remember(root, client, None)
-    if not any(_is_installed(other, root) for other in CLIENTS if other != client):
+    if not _is_needed(root):
         remove_program(root)
     return done
 
 
-def _is_installed(client: str, root: Path) -> bool:
-    """Whether a file of the client has something of ours; one that cannot be read has not."""
+def _note(root: Path, client: str, choice: Choice | None) -> Step:
+    """Note how the client was set up, beside the store."""
+    path, text = record_of(root, client, choice)
+    file = look(path, (path.parent,), writing=False)
+    return Step(replace(file, mode=0o600), text)
+
+
+@contextmanager
+def _writing(client: str, root: Path) -> Iterator[None]:
+    """Say of a workspace that cannot be written from here why nothing was done, and what to do."""
     try:
-        return any(step.new != step.file.text for step in map(_drop, _places(client, root)))
-    except Invalid:
+        yield
+    except (OSError, ReadOnly) as error:
+        if isinstance(error, OSError) and error.errno not in (EROFS, EACCES, EPERM):
+            raise IOFailed(f"{error.filename or 'a file'} cannot be written: {error.strerror}") from error
+        why = f"{home(str(root))} cannot be written from here" if isinstance(error, OSError) else error.message
+        way = f"let the client write there ({_WRITABLE[client]})" if client in _WRITABLE else "allow writing there"
+        hint = f"in the sandbox of an agent, run this outside of it, or {way}"
+        raise ReadOnly(f"{why}; nothing was changed", hint=hint) from error
+
+
+def _is_needed(root: Path) -> bool:
+    """Whether a client has something of ours, in any worktree that shares the workspace: then it needs the program."""
+    return any(_is_installed(client, Path(tree)) for tree in worktrees(str(root)) for client in CLIENTS)
+
+
+def _is_installed(client: str, root: Path) -> bool:
+    """Whether a file of the client has something of ours, as far as anybody can tell."""
+    try:
+        return root.is_dir() and any(map(_has_ours, _places(client, root)))
+    except Invalid:  # no git, or hooks that are not those of this project
         return False
+
+
+def _has_ours(place: _Place) -> bool:
+    try:
+        text = look(place.path, place.within, writing=False).text
+        return text is not None and place.edit.drop(text) != text
+    except Invalid:  # it cannot be edited, so what was put in before is still in it
+        return place.path.is_file() and b"holdfast" in place.path.read_bytes()
+    except OSError:
+        return True
 
 
 def _tidy(folder: Path, root: Path) -> None:

@@ -17,6 +17,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -73,16 +74,19 @@ def _check_folder(file: Path) -> None:
     """Raise Invalid unless a file can be made or replaced where it lies."""
     folder = next(folder for folder in file.parents if folder.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise Invalid(f"{folder} is not a folder that can be written", hint="check its permissions")
+        hint = "check its permissions; in the sandbox of an agent, run this outside of it"
+        raise Invalid(f"{folder} is not a folder that can be written", hint=hint)
 
 
 def write(steps: Sequence[Step]) -> None:
     """Carry out all steps; one without a change touches nothing."""
     steps = [step for step in steps if step.new != step.file.text]
     staged: list[str] = []
+    made: list[Path] = []
     try:
         for step in steps:
             if step.new is not None:
+                _make(step.file.real.parent, made)
                 _stage(step.file, step.new, staged)
         for step in steps:
             now = step.file.real.read_bytes() if step.file.real.exists() else None
@@ -100,12 +104,22 @@ def write(steps: Sequence[Step]) -> None:
     finally:
         for left in staged:
             os.unlink(left)
+        for folder in reversed(made):
+            with suppress(OSError):  # it has files now
+                folder.rmdir()
+
+
+def _make(folder: Path, made: list[Path]) -> None:
+    """Make a folder and those above it; `made` gets each that was missing."""
+    if not folder.is_dir():
+        _make(folder.parent, made)
+        folder.mkdir()
+        made.append(folder)
 
 
 def _stage(file: File, new: str, staged: list[str]) -> None:
     """Store the new content beside the old file."""
     folder = file.real.parent
-    folder.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{file.real.name}.", suffix=".holdfast", dir=folder)
     staged.append(name)
     with open(descriptor, "wb") as out:

@@ -24,6 +24,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final, NamedTuple
@@ -135,22 +136,34 @@ def beyond_path(environ: Mapping[str, str], workspace: str | None = None) -> str
 def write_program(root: Path) -> Path | None:
     """Write the file that names the program, in the folder of the project's workspace; None if there is no program.
 
-    A program that cannot start as it is gets a launcher.
+    A program that cannot start as it is gets a launcher. What is there already is left alone.
     """
-    found = program()
+    folder, found = _folder(root), program()
     if found is None:
         return None
-    folder = _folder(root)
     path, launcher = os.path.join(folder, PROGRAM), os.path.join(folder, LAUNCHER)
     if starts(found):
-        Path(launcher).unlink(missing_ok=True)
+        _remove(launcher)
     else:
         # The script and not `-m holdfast`, with which Python would load modules from the project.
         script = f'#!/bin/sh\nexec {quote(os.path.abspath(sys.executable))} {quote(found)} "$@"\n'
-        write_private(launcher, os.fsencode(script), 0o700)
+        _replace(launcher, os.fsencode(script), 0o700)
         found = launcher
-    write_private(path, os.fsencode(f"{found}\n"))
+    _replace(path, os.fsencode(f"{found}\n"))
     return Path(path)
+
+
+def _replace(path: str, content: bytes, mode: int = 0o600) -> None:
+    """Write a file unless it is as it should be: then the folder need not be one that can be written."""
+    with suppress(OSError):
+        if Path(path).read_bytes() == content and os.stat(path).st_mode & 0o777 == mode:
+            return
+    write_private(path, content, mode)
+
+
+def _remove(path: str) -> None:
+    if os.path.lexists(path):  # else nothing needs to be written
+        os.unlink(path)
 
 
 def _folder(root: Path) -> str:
@@ -171,34 +184,51 @@ class Choice(NamedTuple):
 DEFAULT: Final = Choice()
 
 
-def remember(root: Path, client: str, choice: Choice | None) -> None:
-    """Note how a client was set up, for whoever checks it; None: it was removed."""
-    known = {name: each for name, each in _chosen(root).items() if name != client}
+def record_of(root: Path, client: str, choice: Choice | None) -> tuple[Path, str | None]:
+    """Return the file that notes how clients were set up, and its text once one is set up so; None: it was removed.
+
+    The text is None if there is nothing to note. Each worktree has notes of its own, but for the hooks of git, which
+    all of them share.
+    """
+    tree = _tree(root, client)
+    known = _known(root)
+    here = {name: each for name, each in known.pop(tree, {}).items() if name != client}
     if choice is not None:
-        known[client] = choice._asdict()
-    if known:
-        write_private(os.path.join(_folder(root), CHOSEN), json.dumps(known, indent=1).encode() + b"\n")
+        here[client] = choice._asdict()
+    if here:
+        known[tree] = here
+    return Path(home(str(root))) / CHOSEN, json.dumps(known, indent=1) + "\n" if known else None
 
 
 def chosen(root: Path, client: str) -> Choice | None:
-    """Return how a client was set up on this machine; None if it was not."""
-    known = _chosen(root).get(client)
+    """Return how a client was set up in a worktree on this machine; None if it was not."""
+    known = _known(root).get(_tree(root, client), {}).get(client)
     return None if known is None else Choice(**{name: bool(known[name]) for name in Choice._fields if name in known})
 
 
-def _chosen(root: Path) -> dict[str, dict[str, Any]]:
+def _tree(root: Path, client: str) -> str:
+    return client if client == "git" else os.path.realpath(root)
+
+
+def _known(root: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """What is noted, by worktree and client. Those of version 0.2, which name no worktree, are ignored."""
     try:
         found = json.loads((Path(home(str(root))) / CHOSEN).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return {name: each for name, each in found.items() if isinstance(each, dict)} if isinstance(found, dict) else {}
+    trees = found.items() if isinstance(found, dict) else ()
+    return {
+        tree: {client: each for client, each in clients.items() if isinstance(each, dict)}
+        for tree, clients in trees
+        if isinstance(clients, dict) and (tree == "git" or os.path.isabs(tree))
+    }
 
 
 def remove_program(root: Path) -> None:
     """Remove the file and what was chosen, and the folder if it was made for them alone."""
     folder = Path(home(str(root)))
     for name in (PROGRAM, LAUNCHER, CHOSEN):
-        (folder / name).unlink(missing_ok=True)
-    if folder.is_dir() and [path.name for path in folder.iterdir()] == [".gitignore"]:
-        (folder / ".gitignore").unlink()
+        _remove(str(folder / name))
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= {".gitignore"}:
+        (folder / ".gitignore").unlink(missing_ok=True)
         folder.rmdir()

@@ -94,7 +94,7 @@ def _unclear(why: str) -> Invalid:
 def _files(patch: str) -> Iterator[str]:
     """The files that a patch names."""
     for line in patch.split("\n"):
-        start = line.lstrip(" \t")
+        start = line.lstrip()  # of all white space, as Codex does
         for words in _PATCHED:
             if start.startswith(words) and (path := start.removeprefix(words).rstrip()):
                 yield path
