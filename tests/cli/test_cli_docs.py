@@ -212,7 +212,8 @@ def test_i7_an_answer_that_has_no_schema_has_the_fields_of_the_document(playgrou
 @pytest.mark.parametrize("name", [command.name for command in all_commands()])
 def test_i7_help_of_a_command_prints_its_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["help", *name.split()]) == 0
-    printed = capsys.readouterr().out
+    continued = re.sub(r" \\\n +#", "  #", capsys.readouterr().out)
+    printed = re.sub(r" \\\n +", " ", continued)
     command = next(command for command in all_commands() if command.name == name)
     assert examples_of(command)
     assert [example.line for example in examples_of(command) if f"  {example.line}\n" not in printed] == []
