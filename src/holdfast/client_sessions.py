@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 FOLDER: Final = "sessions"
-SEVERAL: Final = "HOLDFAST_SEVERAL"  # by which a command tells a server of its folder what `Several` says
+SEVERAL: Final = "sessions that act at once"  # the variable by which a command tells a server what `Several` says
 _SHELLS: Final = {"sh", "dash", "bash", "zsh", "fish", "ash", "ksh", "busybox", "env", "timeout"}
 _DEEPEST: Final = 64  # processes above this one
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -242,6 +243,14 @@ def test_what_is_no_json_does_not_end_a_server_over_pipes(tmp_path: Path) -> Non
     process = spawn(tmp_path / "folder")
     out, _ = process.communicate(b'nonsense\n[]\n{"jsonrpc":"2.0","id":2,"method":"ping"}\n', timeout=PATIENCE)
     assert b'"id":2' in out.splitlines()[-1]
+    assert process.returncode == 0
+
+
+def test_what_was_asked_before_the_pipes_close_is_answered(tmp_path: Path) -> None:
+    process = spawn(tmp_path / "folder")
+    asked = [{"jsonrpc": "2.0", "id": number, "method": "ping"} for number in range(2, 40)]
+    out, _ = process.communicate(b"".join(json.dumps(each).encode() + b"\n" for each in asked), timeout=PATIENCE)
+    assert {json.loads(line)["id"] for line in out.splitlines()} == {each["id"] for each in asked}
     assert process.returncode == 0
 
 

@@ -13,16 +13,19 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, Final
 
+import anyio
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
 
 from holdfast import __version__, errors
 from holdfast.faces.mcp.tool import SCHEME, Caller, ServerDefinition, Tool, error_content, marked, plain
 
 MOST: Final = 100  # completions, by the protocol
+LAST_ANSWERS: Final = 2.0  # seconds that a server over pipes has for them when its client has closed its end
 CANCELLED: Final = -32800  # the code that the SDK uses for a cancelled request
 _log = logging.getLogger("holdfast.mcp")
 
@@ -204,10 +207,42 @@ async def over_stdio(
     caller_of: Callable[[Any], Caller],
     settle: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Serve the client at the other end of the standard streams until it closes them."""
+    """Serve the client at the other end of the standard streams until it closes them.
+
+    What it has asked before is answered: the SDK itself would cancel that when the input ends.
+    """
     server = build(definition, caller_of, settle)
-    async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
+    to_server, requests = anyio.create_memory_object_stream[Any]()
+    answers, to_client = anyio.create_memory_object_stream[Any]()
+    open_: set[object] = {to_server}  # the input, and the ids of what it asked
+    settled = anyio.Event()
+
+    def close(what: object) -> None:
+        open_.discard(what)
+        if not open_:
+            settled.set()
+
+    async def forward_requests() -> None:
+        async with to_server:
+            async for item in incoming:
+                if isinstance(item, SessionMessage) and isinstance(item.message, types.JSONRPCRequest):
+                    open_.add(item.message.id)
+                await to_server.send(item)
+            close(to_server)
+            with anyio.move_on_after(LAST_ANSWERS):
+                await settled.wait()
+
+    async def forward_answers() -> None:
+        async with outgoing, to_client:
+            async for item in to_client:
+                await outgoing.send(item)
+                if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
+                    close(item.message.id)
+
+    async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as tasks:
+        tasks.start_soon(forward_requests)
+        tasks.start_soon(forward_answers)
+        await server.run(requests, answers, server.create_initialization_options())
 
 
 def over_http(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> StreamableHTTPSessionManager:
