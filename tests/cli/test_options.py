@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import msgspec
@@ -30,9 +31,8 @@ SAMPLES: dict[Kind, str] = {
 class Here:
     """A session whose folder is the project's."""
 
-    @staticmethod
-    def in_project(path: str) -> str:
-        return path
+    folder = "/project"
+    place = SimpleNamespace(folder="/project/.holdfast")
 
 
 def _line(argument: Argument) -> list[str]:

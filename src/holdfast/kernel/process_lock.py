@@ -17,6 +17,7 @@ import contextlib
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ PURGE = "purge.lock"
 _now = SystemClock().monotonic  # real time, also in tests with a clock of their own
 _RECORD = 256  # bytes that say who has the turn, or which files are open
 _MARKED = " marked"
+_PASSING = 0.2  # seconds after which a presence is believed
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -239,6 +241,18 @@ class Record(msgspec.Struct, frozen=True):
     files: str
     marked: bool
     present: bool  # somebody has them open
+
+
+def looks() -> Iterator[None]:
+    """Look at who is present once, and again for a moment.
+
+    Who joins without the turn is present for an instant before it sees that the files are others by now, and leaves.
+    """
+    yield
+    end = _now() + _PASSING * 1e6
+    while _now() < end:
+        time.sleep(_PASSING / 100)
+        yield
 
 
 class Presence:

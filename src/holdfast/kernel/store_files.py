@@ -25,7 +25,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.filesystem import recorded_log, sync
-from holdfast.kernel.process_lock import OPEN, Presence, Record, locked
+from holdfast.kernel.process_lock import OPEN, Presence, Record, locked, looks
 
 FILE = "holdfast.db"
 PARTS = (FILE, f"{FILE}-wal", f"{FILE}-shm")
@@ -117,9 +117,12 @@ class StoreFiles:
             if marks and not record.present:
                 self._make_mark()
             marked = marks or self._was_marked(record, found)
-        if None in found or not self._presence.join_in_turn(_text(found), marked):
-            raise self._split(found)
-        self._keep(found)
+        for _ in looks():
+            if None not in found and self._presence.join_in_turn(_text(found), marked):
+                self._keep(found)
+                return
+            found = self.find()
+        raise self._split(found)
 
     def _keep(self, found: Identities) -> None:
         self._first = self._first or found[0]
@@ -158,9 +161,11 @@ class StoreFiles:
 
         `marks`: commits are noted. A replica has no note of its own, and comes back from its log.
         """
-        found = self.find()
-        record = self._presence.recorded()
-        if record.present and record.files != _text(found):
+        for _ in looks():
+            found, record = self.find(), self._presence.recorded()
+            if not record.present or record.files == _text(found):
+                break
+        else:
             raise self._split(found)
         if found[0] is None and (any(found) or (marks and has_store(self.folder))):
             require_store(self.folder)
