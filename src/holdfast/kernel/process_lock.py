@@ -244,9 +244,9 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def looks() -> Iterator[None]:
-    """Look at who is present once, and again for a moment.
+    """Each is a moment to look at who is present: the first one now, and more for a fifth of a second.
 
-    Who joins without the turn is present for an instant before it sees that the files are others by now, and leaves.
+    A process that joins without the turn is present for an instant before it sees that the files have changed, and leaves.
     """
     yield
     end = _now() + _PASSING * 1e6
