@@ -246,7 +246,7 @@ class Record(msgspec.Struct, frozen=True):
 def looks() -> Iterator[None]:
     """Each is a moment to look at who is present: the first one now, and more for a fifth of a second.
 
-    A process that joins without the turn is present for an instant before it sees that the files have changed, and leaves.
+    A process that joins without the turn is present for an instant before it sees that the files have changed.
     """
     yield
     end = _now() + _PASSING * 1e6
