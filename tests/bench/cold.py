@@ -23,8 +23,9 @@ PROGRAM = Path(sys.executable).with_name("holdfast")  # as it is installed
 IMPORTS = "import os; from holdfast.faces.cli import _import_msgspec; _import_msgspec(); import {modules}; os._exit(0)"
 COMMON = "holdfast.faces.cli.call, holdfast.faces.cli.derive, holdfast.faces.cli.call, holdfast.workspace"
 TASKS = f"{COMMON}, holdfast.domains.tasks"
-# What a client tells the hook before an edit; other commands do not read it.
+# What a client tells the hooks before an edit and after a command of its shell; other commands do not read it.
 EDIT = '{"hook_event_name": "PreToolUse", "session_id": "s", "tool_name": "Write", "tool_input": {"file_path": "x"}}'
+AFTER = '{"hook_event_name": "PostToolUse", "session_id": "s", "tool_name": "Bash", "tool_input": {"command": "make"}}'
 BAR = 4
 SERVED_BAR = 2.2
 SERVED = "through a server, "
@@ -69,12 +70,16 @@ def _calls(starter: Starter, folder: Path, tasks: int, how: str) -> dict[str, Ca
         "cell get": lambda: ["cell", "get", "run", "status", *place],
         "guard": lambda: ["guard", "README.md", *place],
         "guard --hook claude": lambda: ["guard", "--hook", "claude", *place],
+        "prime --hook claude": lambda: ["prime", "--hook", "claude", *place],
     }
-    return {how + name: partial(_call, starter, words) for name, words in calls.items()}
+    return {
+        how + name: partial(_call, starter, words, AFTER if name.startswith("prime") else EDIT)
+        for name, words in calls.items()
+    }
 
 
-def _call(starter: Starter, words: Callable[[], list[str]]) -> float:
-    return starter.time(str(PROGRAM), *words(), told=EDIT)
+def _call(starter: Starter, words: Callable[[], list[str]], told: str) -> float:
+    return starter.time(str(PROGRAM), *words(), told=told)
 
 
 @contextmanager
