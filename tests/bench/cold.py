@@ -70,8 +70,9 @@ def _calls(starter: Starter, folder: Path, tasks: int, how: str) -> dict[str, Ca
         "cell get": lambda: ["cell", "get", "run", "status", *place],
         "guard": lambda: ["guard", "README.md", *place],
         "guard --hook claude": lambda: ["guard", "--hook", "claude", *place],
-        "prime --hook claude": lambda: ["prime", "--hook", "claude", *place],
     }
+    if not how:  # after a tool, it asks nobody most of the time
+        calls["prime --hook claude"] = lambda: ["prime", "--hook", "claude", *place]
     return {
         how + name: partial(_call, starter, words, AFTER if name.startswith("prime") else EDIT)
         for name, words in calls.items()

@@ -26,7 +26,7 @@ EXPECTED = {
     "watch": 4,
     "fairness": 2,
     "imports": 3,
-    "cold": 18,
+    "cold": 17,
     "growth": 8,
     "replicas": 14,
     "telemetry": 6,
