@@ -11,6 +11,8 @@ import threading
 import time
 from typing import Protocol
 
+# Seconds after which a signal that came at the wrong instant is handled all the same.
+HANDLERS = 1.0
 # A last commit this far ahead of the wall clock means that one of the two clocks is or was wrong.
 FAR_AHEAD = 5 * 60 * 1_000_000
 # A leap of more than this is not believed by what destroys; nor is the time for as long after it.
@@ -43,8 +45,18 @@ class Signal:
                 return
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for `set`, at most `timeout` real seconds; True if it was set."""
-        return self._lock.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+        """Wait for `set`, at most `timeout` real seconds; True if it was set.
+
+        A signal that comes just before the lock blocks does not end the wait, and Python would run its handler only
+        afterwards. So the main thread, which runs the handlers, wakes up in between.
+        """
+        left = threading.TIMEOUT_MAX if timeout is None else max(0.0, timeout)
+        if threading.get_ident() == threading.main_thread().ident:
+            while left > HANDLERS:
+                if self._lock.acquire(timeout=HANDLERS):
+                    return True
+                left -= HANDLERS
+        return self._lock.acquire(timeout=left)
 
 
 class Clock:

@@ -44,7 +44,8 @@ def agreed(ws: Workspace) -> dict[str, Any]:
         fields = {name: getattr(task, name) for name in task.__struct_fields__ if name not in _OWN}
         links = {(link.kind, link.on) for link in ws.tasks.dependencies(task.id) if link.id == task.id}
         found[task.id] = fields | {"links": {link for link in links if link[1] in tasks}}
-    return found | {f"template {name}": ws.tasks.get_template(name) for name in ws.tasks.templates()}
+    templates = {name: ws.tasks.get_template(name) for name in ws.tasks.templates()}
+    return found | {f"template {name}": (each.tree, each.parameters) for name, each in templates.items()}
 
 
 def meet(*workspaces: Workspace) -> None:

@@ -235,3 +235,19 @@ def test_a_reset_is_followed_and_an_older_snapshot_does_not_undo_it() -> None:
     assert now.read(reset) == clock.wall()
     assert now.read(before) == clock.wall()
     assert now.ahead(reset) == 0
+
+
+def test_a_signal_that_comes_just_before_the_wait_is_handled_all_the_same() -> None:
+    script = """
+import _thread, threading
+from holdfast.clock import Signal
+signal = Signal()
+# As if it came when the main thread blocks already: that is noted, and does not end the wait.
+threading.Timer(0.3, _thread.interrupt_main).start()
+try:
+    signal.wait()
+except KeyboardInterrupt:
+    print("handled")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("handled\n", "")
