@@ -57,7 +57,11 @@ def test_every_subject_yields_its_rows_with_positive_figures(name: str, tmp_path
     rows = SUBJECTS[name](Bench(tmp_path, 0.005, said.append))
     assert len(rows) == EXPECTED[name]
     assert {row.subject for row in rows} == {name}
-    assert all(math.isfinite(row.figure) and row.figure > 0 for row in rows), rows
+    idle = "% of a core"  # which the system counts in ticks: in a short run an idle server may use none
+    wrong = [
+        row for row in rows if not math.isfinite(row.figure) or row.figure < 0 or not (row.figure or row.unit == idle)
+    ]
+    assert wrong == []
     assert any(row.at_most or row.at_least for row in rows)
     assert said
 
